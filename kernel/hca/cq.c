@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Completion queues. */
+#include "hca.h"
+
+void hca_cq_init(struct hca_cq *cq, struct hca_dev *dev, void *buf, u32 entries, u32 cqe_size, __be32 *dbrec)
+{
+	spin_lock_init(&cq->lock);
+	cq->dev = dev;
+	cq->buf = buf;
+	cq->mask = entries - 1;
+	cq->cqe_size = cqe_size;
+	cq->dbrec = dbrec;
+	cq->fired_sn = HCA_CQ_NO_SN;
+}
+
+/* Completions that user space has not polled, as it says itself: 24 bits, or nonsense. */
+static u32 outstanding(struct hca_cq *cq)
+{
+	return (cq->pi - be32_to_cpu(READ_ONCE(cq->dbrec[HCA_DBREC_CQ_CI]))) & 0xffffff;
+}
+
+static bool is_full(struct hca_cq *cq)
+{
+	u32 used;
+
+	if (cq->ignore_overrun || cq->pi - cq->ci <= cq->mask)
+		return false;
+	used = outstanding(cq);
+	/* What is more than the ring holds is a lie; it reads as full. */
+	if (used > cq->mask)
+		return true;
+	cq->ci = cq->pi - used;
+	return false;
+}
+
+static struct hca_cqe *entry(struct hca_cq *cq, u32 index)
+{
+	return (struct hca_cqe *)(cq->buf + (size_t)(index & cq->mask) * cq->cqe_size +
+				  (cq->cqe_size - HCA_CQE_SIZE));
+}
+
+static u8 owner(const struct hca_cq *cq)
+{
+	return !!(cq->pi & (cq->mask + 1));
+}
+
+/* The word with the owner bit goes last; pairs with the consumer's read barrier after it has seen the bit. */
+static void put(struct hca_cq *cq, const struct hca_cqe *e)
+{
+	u64 *to = (u64 *)entry(cq, cq->pi);
+	const u64 *from = (const u64 *)e;
+	u32 i;
+
+	for (i = 0; i < HCA_CQE_SIZE / 8 - 1; i++)
+		WRITE_ONCE(to[i], from[i]);
+	smp_store_release(&to[i], from[i]);
+	cq->pi++;
+}
+
+static void fire(struct hca_cq *cq)
+{
+	cq->armed = HCA_CQ_UNARMED;
+	cq->fired_sn = cq->arm_sn;
+	hca_stats_add(cq->dev->stats, HCA_STAT_EVENTS, 1);
+	cq->dev->ops->cq_event(cq);
+}
+
+bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c)
+{
+	struct hca_cqe e __aligned(8) = {
+		.flags_rqpn = cpu_to_be32(c->src_qpn),
+		.srqn_uidx = cpu_to_be32(c->user_index),
+		.imm_inval_pkey = c->imm,
+		.byte_cnt = cpu_to_be32(c->byte_cnt),
+		.sop_drop_qpn = cpu_to_be32((u32)c->send_op << 24 | c->qpn),
+		.wqe_counter = cpu_to_be16(c->wqe_counter),
+	};
+	bool urgent = c->solicited || c->syndrome;
+
+	if (c->syndrome) {
+		e.vendor_err_synd = c->vendor_err;
+		e.syndrome = c->syndrome;
+	}
+
+	spin_lock(&cq->lock);
+	if (unlikely(cq->error))
+		goto refuse;
+	if (unlikely(is_full(cq))) {
+		cq->error = true;
+		hca_stats_add(cq->dev->stats, HCA_STAT_ERR_CQ_OVERRUN, 1);
+		cq->dev->ops->cq_error(cq);
+		goto refuse;
+	}
+	e.op_own = c->opcode << 4 | owner(cq);
+	put(cq, &e);
+	hca_stats_add(cq->dev->stats, HCA_STAT_CQES, 1);
+	if (urgent)
+		cq->solicited_pi = cq->pi;
+	if (unlikely(cq->armed == HCA_CQ_ARMED || (cq->armed == HCA_CQ_ARMED_SOLICITED && urgent)))
+		fire(cq);
+	spin_unlock(&cq->lock);
+	return true;
+
+refuse:
+	spin_unlock(&cq->lock);
+	return false;
+}
+
+void hca_cq_arm(struct hca_cq *cq)
+{
+	u32 word, behind;
+	u8 sn;
+
+	spin_lock(&cq->lock);
+	word = be32_to_cpu(READ_ONCE(cq->dbrec[HCA_DBREC_CQ_ARM]));
+	sn = word >> 28 & 3;
+	if (sn == cq->fired_sn)
+		goto out;
+	behind = (cq->pi - word) & HCA_CQ_ARM_CI_MASK;
+	cq->arm_sn = sn;
+	cq->armed = word & HCA_CQ_ARM_SOLICITED ? HCA_CQ_ARMED_SOLICITED : HCA_CQ_ARMED;
+	/* What came after the armed index has been missed: that is the event. */
+	if (cq->armed == HCA_CQ_ARMED ? behind != 0 : cq->pi - cq->solicited_pi < behind)
+		fire(cq);
+out:
+	spin_unlock(&cq->lock);
+}
+
+int hca_cq_resize(struct hca_cq *cq, void *buf, u32 entries, u32 cqe_size)
+{
+	struct hca_cqe e __aligned(8) = {};
+	int ret = -EINVAL;
+
+	spin_lock(&cq->lock);
+	/* The resize CQE takes an index, too. */
+	if (cq->error || is_full(cq) || outstanding(cq) + 1 > entries)
+		goto out;
+	e.op_own = HCA_CQE_RESIZE << 4 | owner(cq);
+	put(cq, &e);
+	cq->buf = buf;
+	cq->mask = entries - 1;
+	cq->cqe_size = cqe_size;
+	ret = 0;
+out:
+	spin_unlock(&cq->lock);
+	return ret;
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The error state: what is queued completes with a flush error, in order. */
+#include "hca.h"
+
+#define FLUSH_POLL_NS	    1000000ull	/* first look for receives posted after the error */
+#define FLUSH_POLL_DOUBLINGS 10u	/* then half as often each time, down to about once a second */
+
+static void flush_sq(struct hca_qp *qp)
+{
+	struct hca_sq *sq = &qp->sq;
+	struct hca_completion c = {
+		.opcode = HCA_CQE_REQ_ERR,
+		.syndrome = HCA_SYND_WR_FLUSH,
+		.qpn = qp->qpn,
+		.user_index = qp->user_index,
+	};
+	u32 left = sq->mask + 1;
+
+	if (!sq->buf)
+		return;
+	sq->active = false;
+	sq->waiting = false;
+	sq->pi = (u16)be32_to_cpu(READ_ONCE(sq->dbrec[HCA_DBREC_SQ]));
+	/* The count before the WQEs; pairs with the poster's barrier before the doorbell record. */
+	smp_rmb();
+	/* A doorbell record that claims more than the ring holds is believed for one ring's length. */
+	while (sq->ci != sq->pi && left--) {
+		u8 op, bbs = hca_wqe_peek(sq, &op);
+
+		c.send_op = op;
+		c.wqe_counter = sq->ci;
+		sq->ci += bbs;
+		hca_cq_write(qp->send_cq, &c);
+		hca_count(qp, hca_opcode_class(op), HCA_SYND_WR_FLUSH, 0);
+		hca_stats_add(qp->dev->stats, HCA_STAT_ERR_FLUSH, 1);
+	}
+	sq->ci = sq->pi;
+}
+
+/* Returns how many receives were flushed. */
+static u32 flush_rq(struct hca_qp *qp)
+{
+	struct hca_rq *rq = &qp->rq;
+	struct hca_completion c = { .opcode = HCA_CQE_RESP_ERR, .syndrome = HCA_SYND_WR_FLUSH };
+	u32 left = rq->mask + 1, flushed = 0;
+
+	rq->offset = 0;
+	if (rq->recv.active) {
+		hca_recv_complete(qp, &c, 0);
+		flushed++;
+	}
+	while (left-- && hca_recv_take_flushed(qp, &rq->recv.index)) {
+		hca_recv_complete(qp, &c, 0);
+		flushed++;
+	}
+	rq->ci = rq->pi;
+	hca_stats_add(qp->dev->stats, HCA_STAT_ERR_FLUSH, flushed);
+	return flushed;
+}
+
+void hca_qp_flush(struct hca_qp *qp)
+{
+	struct hca_rq *rq = &qp->rq;
+
+	flush_sq(qp);
+	spin_lock(&rq->lock);
+	if (flush_rq(qp))
+		rq->polls = 0;
+	if (qp->srq && !rq->last_wqe_done) {
+		rq->last_wqe_done = true;
+		qp->dev->ops->qp_event(qp, HCA_EVENT_QP_LAST_WQE);
+	}
+	/* Receives ring no doorbell: the ones posted from now on are looked for. */
+	if (rq->buf) {
+		qp->dev->ops->timer(qp, FLUSH_POLL_NS << rq->polls);
+		if (rq->polls < FLUSH_POLL_DOUBLINGS)
+			rq->polls++;
+	}
+	spin_unlock(&rq->lock);
+}

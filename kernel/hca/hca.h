@@ -1,0 +1,873 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The virtual HCA: its objects and what a driver does with them.
+ *
+ * A driver allocates the objects (they are members of its own structures), gives them kernel addresses of the
+ * rings, doorbell records and pages that user space shares, and calls hca_qp_run() when a doorbell rang.
+ * Everything else happens inside: WQEs are copied out of shared memory once, decoded, their keys resolved, the
+ * bytes moved, the responder's side of the peer QP run, CQEs written, counters raised.
+ *
+ * Locks, outermost first: hca_sq.lock, hca_rq.lock (of the same or of the peer QP), hca_srq.lock, then
+ * hca_cq.lock or hca_qp.route_lock.  Two locks of one class are never held together.  They are spinlocks taken in process
+ * context only, and a holder does a bounded amount of work: hca_qp_run() gives up the locks and the RCU read
+ * section after each slice of at most HCA_SLICE bytes.
+ *
+ * Lifetime: QPs, keys and devices are found under RCU.  Their owner first makes them unreachable
+ * (hca_qp_unpublish(), hca_mkey_unpublish(), a new fabric generation), waits for a grace period, then frees.
+ * A CQ or SRQ lives longer than the QPs that name it; a counter longer than the QPs it is attached to.
+ */
+#ifndef HCA_H
+#define HCA_H
+
+#include "port.h"
+#include "prm.h"
+#include "table.h"
+
+struct hca_qp;
+struct hca_cq;
+struct hca_srq;
+struct hca_counter;
+struct hca_completion;
+struct hca_dev;
+
+/* Bytes moved under one set of locks. */
+#define HCA_SLICE		(64u * 1024)
+/* What one SQ WQE can name: 63 units of 16 bytes less the control segment. */
+#define HCA_MAX_SEND_SGE	62u
+/* What the largest receive WQE can name (512 bytes). */
+#define HCA_MAX_RECV_SGE	32u
+#define HCA_MAX_MSG		(1u << 30)
+/* How often a requester without a time-out looks whether its peer is there. */
+#define HCA_NO_TIMEOUT_POLL_NS	10000000ull
+
+/* Vendor error of a failed completion, for whoever debugs: which side found it. */
+enum hca_vendor_err { HCA_VENDOR_LOCAL = 0x51, HCA_VENDOR_REMOTE = 0x88, HCA_VENDOR_RETRY = 0x81 };
+
+/* ---- statistics ---- */
+
+enum hca_stat {
+	HCA_STAT_WQES,		   /* send WQEs finished */
+	HCA_STAT_BYTES,		   /* payload moved */
+	HCA_STAT_CQES,
+	HCA_STAT_EVENTS,	   /* completion events raised */
+	HCA_STAT_ERR_LOCAL,	   /* requests ended by a local error */
+	HCA_STAT_ERR_REMOTE,	   /* requests ended by the responder's NAK */
+	HCA_STAT_ERR_RESPONDER,	   /* requests refused as responder */
+	HCA_STAT_ERR_FLUSH,
+	HCA_STAT_ERR_RETRY,	   /* transport retries exceeded */
+	HCA_STAT_ERR_RNR,	   /* RNR retries exceeded */
+	HCA_STAT_ERR_CQ_OVERRUN,
+	HCA_STAT_RNR_NAK,	   /* RNR NAKs received */
+	HCA_STAT_NO_RESPONSE,	   /* attempts that the peer did not answer */
+	HCA_STAT_COUNT
+};
+
+struct hca_stats {
+	u64 v[HCA_STAT_COUNT];
+};
+
+/* ---- the device ---- */
+
+enum hca_event {
+	HCA_EVENT_QP_FATAL,
+	HCA_EVENT_QP_REQ_ERR,
+	HCA_EVENT_QP_ACCESS_ERR,
+	HCA_EVENT_QP_LAST_WQE,
+	HCA_EVENT_COMM_EST,
+	HCA_EVENT_SQ_DRAINED,
+};
+
+/**
+ * struct hca_ops - what the device asks of its driver
+ *
+ * All of them are called with locks held: they may not sleep and not call back into the HCA.
+ * @cq_event: an armed CQ got what it was armed for
+ * @cq_error: a CQ overran; it takes no more completions
+ * @srq_limit: an SRQ fell below its limit; the limit is disarmed
+ * @qp_event: something happened to a QP
+ * @kick: hca_qp_run() should be called on the QP soon, from the engine
+ * @timer: hca_qp_timer() should be called on the QP after @ns, from the engine; a later call replaces it
+ * @route: who answers at the QP's remote address; under RCU.  NULL: nobody, or the way there is down.
+ * @counter_event: a counter crossed what it was armed for
+ */
+struct hca_ops {
+	void (*cq_event)(struct hca_cq *cq);
+	void (*cq_error)(struct hca_cq *cq);
+	void (*srq_limit)(struct hca_srq *srq);
+	void (*qp_event)(struct hca_qp *qp, enum hca_event event);
+	void (*kick)(struct hca_qp *qp);
+	void (*timer)(struct hca_qp *qp, u64 ns);
+	struct hca_dev *(*route)(struct hca_qp *qp);
+	void (*counter_event)(struct hca_counter *counter);
+};
+
+/**
+ * struct hca_dev - one virtual HCA
+ * @ops: the driver
+ * @mkeys: keys by index (the upper 24 bits of a key)
+ * @qps: QPs by number
+ * @stats: per CPU
+ * @fabric_gen: shared by all devices that can reach each other; raised whenever a route may have changed
+ *	(device added or gone, addresses, link state).  Never 0.
+ */
+struct hca_dev {
+	const struct hca_ops *ops;
+	struct hca_table mkeys;
+	struct hca_table qps;
+	struct hca_stats __percpu *stats;
+	const u32 *fabric_gen;
+};
+
+/* ---- memory keys ---- */
+
+enum hca_access {
+	HCA_ACCESS_LOCAL_READ	 = 1 << 0,
+	HCA_ACCESS_LOCAL_WRITE	 = 1 << 1,
+	HCA_ACCESS_REMOTE_READ	 = 1 << 2,
+	HCA_ACCESS_REMOTE_WRITE	 = 1 << 3,
+	HCA_ACCESS_REMOTE_ATOMIC = 1 << 4,
+};
+
+enum hca_mkey_type {
+	HCA_MKEY_DIRECT,	/* the pages of one region */
+};
+
+/**
+ * struct hca_mkey - a memory key
+ * @key: all 32 bits; the lower 8 are the variant
+ * @pdn: protection domain
+ * @access: enum hca_access
+ * @type: what it stands for
+ * @invalidate_ok: SEND_WITH_INV and LOCAL_INV may free it
+ * @free: accesses fail until it is registered again
+ * @iova: address of the first byte
+ * @length: bytes
+ * @block_shift: log2 of the block size, for HCA_MKEY_DIRECT
+ * @first_offset: where in the first block the region starts
+ * @blocks: kernel addresses of the blocks
+ *
+ * Immutable once published, except @free (WRITE_ONCE).
+ */
+struct hca_mkey {
+	u32 key;
+	u32 pdn;
+	u8 access;
+	u8 type;
+	bool invalidate_ok;
+	bool free;
+	u8 block_shift;
+	u64 iova;
+	u64 length;
+	u64 first_offset;
+	u8 **blocks;
+};
+
+/**
+ * hca_mkey_publish - let the device use a key
+ * @dev: the device
+ * @mkey: complete; @mkey->key is hca_table_reserve()'s number << 8 | variant
+ */
+void hca_mkey_publish(struct hca_dev *dev, struct hca_mkey *mkey);
+
+/**
+ * hca_mkey_unpublish - accesses that start from here on fail
+ * @dev: the device
+ * @mkey: published.  After the next grace period nobody touches its memory; then the caller releases the
+ *	number.
+ */
+void hca_mkey_unpublish(struct hca_dev *dev, struct hca_mkey *mkey);
+
+/* ---- gather and scatter lists, cursors ---- */
+
+/**
+ * struct hca_sge - one piece of a gather or scatter list
+ * @addr: address within the key
+ * @len: bytes
+ * @key: the key, meaningless for inline data
+ * @data: inline data (the WQE's private copy), else NULL
+ * @mkey: the key's object, valid only inside the RCU read section of hca_sges_resolve()
+ */
+struct hca_sge {
+	u64 addr;
+	u32 len;
+	u32 key;
+	const u8 *data;
+	struct hca_mkey *mkey;
+};
+
+/**
+ * struct hca_cursor - a place in a gather or scatter list
+ * @sge: current piece
+ * @left: pieces from @sge on
+ * @off: bytes of the current piece that are behind
+ */
+struct hca_cursor {
+	const struct hca_sge *sge;
+	u32 left;
+	u32 off;
+};
+
+/**
+ * hca_sges_resolve - look up and check every key of a list
+ * @dev: the device
+ * @sges: the list
+ * @num: its length
+ * @pdn: the protection domain all keys must belong to
+ * @access: what every key must allow
+ *
+ * Within an RCU read section.  Return: HCA_SYND_OK, or HCA_SYND_LOCAL_PROT.
+ */
+enum hca_cqe_syndrome hca_sges_resolve(struct hca_dev *dev, struct hca_sge *sges, u32 num, u32 pdn,
+				       u32 access);
+
+/**
+ * hca_sge_resolve_remote - the same for a remote address
+ * @dev: the responder
+ * @sge: filled in: one piece at @addr of key @rkey, @len bytes
+ *
+ * Return: whether the key allows it.
+ */
+bool hca_sge_resolve_remote(struct hca_dev *dev, struct hca_sge *sge, u64 addr, u32 rkey, u32 len, u32 pdn,
+			    u32 access);
+
+static inline void hca_cursor_init(struct hca_cursor *c, const struct hca_sge *sges, u32 num)
+{
+	c->sge = sges;
+	c->left = num;
+	c->off = 0;
+}
+
+/**
+ * hca_cursor_skip - move on
+ * @c: at least @len bytes before its end
+ * @len: bytes
+ */
+void hca_cursor_skip(struct hca_cursor *c, u64 len);
+
+/**
+ * hca_copy - move bytes between two lists
+ * @dst: advanced by @len
+ * @src: advanced by @len
+ * @len: no more than either list has left; all keys resolved in this RCU read section
+ *
+ * The last bytes (up to 8) become visible after all others, so that a reader who polls the end of a buffer
+ * finds the rest there.  An aligned 8-byte value is never torn.
+ */
+void hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len);
+
+/* Kernel address of an 8-byte-aligned word of a resolved piece. */
+u64 *hca_sge_word(const struct hca_sge *sge);
+
+/* ---- completion counters ---- */
+
+enum hca_class {
+	HCA_CLASS_SEND,
+	HCA_CLASS_RECV,
+	HCA_CLASS_READ,
+	HCA_CLASS_REMOTE_READ,
+	HCA_CLASS_WRITE,
+	HCA_CLASS_REMOTE_WRITE,
+	HCA_CLASS_ATOMIC,
+	HCA_CLASS_REMOTE_ATOMIC,
+	HCA_CLASS_MEMCPY,
+	HCA_CLASS_UMR,
+	HCA_CLASS_COUNT,
+	HCA_CLASS_NONE = HCA_CLASS_COUNT,
+};
+
+/**
+ * struct hca_counter - a completion counter
+ * @dev: the device
+ * @comp: completion count; shared memory that anybody may write, only ever changed by atomic addition
+ * @err: error count, likewise
+ * @bytes: a success adds its payload length rather than 1
+ * @armed: somebody waits; see hca_counter_armed()
+ */
+struct hca_counter {
+	struct hca_dev *dev;
+	u64 *comp;
+	u64 *err;
+	bool bytes;
+	bool armed;
+};
+
+/**
+ * hca_counter_add - raise a counter by hand
+ * @c: the counter
+ * @word: @c->comp or @c->err
+ * @n: amount
+ */
+void hca_counter_add(struct hca_counter *c, u64 *word, u64 n);
+
+/**
+ * hca_counter_arm - from here on every change calls ops.counter_event()
+ * @c: the counter
+ * @armed: whether somebody waits
+ *
+ * A full barrier follows the store (pairs with the one in hca_counter_add()): who arms and then reads the
+ * values either sees a change or gets the event.
+ */
+void hca_counter_arm(struct hca_counter *c, bool armed);
+
+/* ---- completion queues ---- */
+
+enum hca_cq_arm { HCA_CQ_UNARMED, HCA_CQ_ARMED_SOLICITED, HCA_CQ_ARMED };
+
+/**
+ * struct hca_cq - a completion queue
+ * @lock: everything below
+ * @dev: the device
+ * @buf: the ring, shared with user space, only written
+ * @mask: entries - 1
+ * @cqe_size: 64 or 128; the entry is in the last 64 bytes
+ * @dbrec: shared with user space, each word read once per use
+ * @pi: next entry to write, free running
+ * @ci: consumer index last seen, in pi's terms
+ * @solicited_pi: @pi after the last solicited or failed completion
+ * @armed: what an event waits for
+ * @arm_sn: sequence number of the arm in force
+ * @fired_sn: sequence number (2 bits) of the arm that the last event answered; user space uses the next one
+ *	when it has taken the event, and arming again before that asks for nothing new.  HCA_CQ_NO_SN: none yet.
+ * @error: overran
+ * @ignore_overrun: never check the consumer index
+ */
+struct hca_cq {
+	spinlock_t lock;
+	struct hca_dev *dev;
+	u8 *buf;
+	u32 mask;
+	u32 cqe_size;
+	__be32 *dbrec;
+	u32 pi;
+	u32 ci;
+	u32 solicited_pi;
+	u8 armed;
+	u8 arm_sn;
+	u8 fired_sn;
+	bool error;
+	bool ignore_overrun;
+};
+
+#define HCA_CQ_NO_SN 0xff
+
+/**
+ * hca_cq_init - start a CQ
+ * @cq: zeroed by the caller
+ * @dev: the device
+ * @buf: @entries * @cqe_size bytes of shared memory, which user space has initialized
+ * @entries: power of two
+ * @cqe_size: 64 or 128
+ * @dbrec: two words of shared memory, 4-byte aligned
+ */
+void hca_cq_init(struct hca_cq *cq, struct hca_dev *dev, void *buf, u32 entries, u32 cqe_size,
+		 __be32 *dbrec);
+
+/**
+ * hca_cq_resize - go on in another ring
+ * @cq: the CQ
+ * @buf: the new ring, as for hca_cq_init()
+ * @entries: power of two
+ * @cqe_size: 64 or 128
+ *
+ * Writes a resize CQE into the old ring, after which user space goes on in the new one.
+ * Return: 0, or -EINVAL if the completions not yet polled do not fit, or the CQ is in error.
+ */
+int hca_cq_resize(struct hca_cq *cq, void *buf, u32 entries, u32 cqe_size);
+
+/**
+ * hca_cq_arm - look at the arm record, which user space has just written
+ * @cq: the CQ
+ *
+ * Raises the event at once if what is armed for is there already.
+ */
+void hca_cq_arm(struct hca_cq *cq);
+
+/* ---- receive queues ---- */
+
+/**
+ * struct hca_recv - a receive in progress
+ * @active: a message is arriving in it
+ * @index: its WQE index
+ * @num_sge: pieces
+ * @capacity: sum of their lengths
+ * @sges: scatter list
+ */
+struct hca_recv {
+	bool active;
+	u16 index;
+	u32 num_sge;
+	u64 capacity;
+	struct hca_sge sges[HCA_MAX_RECV_SGE];
+};
+
+/**
+ * struct hca_srq - a shared receive queue
+ * @lock: everything below
+ * @dev: the device
+ * @pdn: protection domain of the buffers
+ * @buf: WQEs, linked by index; shared, read once into private memory
+ * @mask: entries - 1
+ * @wqe_shift: log2 of a WQE's size
+ * @dbrec: one word: how many were ever posted (16 bits)
+ * @head: index of the next WQE to take
+ * @taken: how many were ever taken (16 bits)
+ * @limit: raise ops.srq_limit() when fewer are left; 0: disarmed
+ */
+struct hca_srq {
+	spinlock_t lock;
+	struct hca_dev *dev;
+	u32 pdn;
+	u8 *buf;
+	u32 mask;
+	u8 wqe_shift;
+	__be32 *dbrec;
+	u16 head;
+	u16 taken;
+	u32 limit;
+};
+
+/**
+ * hca_srq_init - start an SRQ
+ * @srq: zeroed by the caller
+ * @dev: the device
+ * @pdn: protection domain
+ * @buf: @entries << @wqe_shift bytes of shared memory
+ * @entries: power of two, at most 32768
+ * @wqe_shift: 5 to 9
+ * @dbrec: one word of shared memory
+ */
+void hca_srq_init(struct hca_srq *srq, struct hca_dev *dev, u32 pdn, void *buf, u32 entries, u8 wqe_shift,
+		  __be32 *dbrec);
+
+/**
+ * hca_srq_set_limit - arm the limit event
+ * @srq: the SRQ
+ * @limit: 0 disarms; fires at once if fewer receives than this are posted
+ */
+void hca_srq_set_limit(struct hca_srq *srq, u32 limit);
+
+/* Armed limit, 0 when it has fired. */
+u32 hca_srq_limit(struct hca_srq *srq);
+
+/**
+ * struct hca_rq - responder half of a QP
+ * @lock: everything below, and the QP's responder state
+ * @buf: WQEs, shared; NULL with an SRQ or without a receive queue
+ * @mask: entries - 1
+ * @wqe_shift: log2 of a WQE's size
+ * @dbrec: shared: how many were ever posted (16 bits)
+ * @ci: next WQE to take
+ * @pi: producer index last seen
+ * @psn: packet number that the next message must start with
+ * @offset: how far the message in progress has arrived
+ * @polls: flush polls without a new receive, for the back-off
+ * @established: a message has come since RTR
+ * @last_wqe_done: HCA_EVENT_QP_LAST_WQE was raised in this error state
+ * @recv: the receive that a message is arriving in
+ */
+struct hca_rq {
+	spinlock_t lock;
+	u8 *buf;
+	u32 mask;
+	u8 wqe_shift;
+	__be32 *dbrec;
+	u16 ci;
+	u16 pi;
+	u32 psn;
+	u32 offset;
+	u32 polls;
+	bool established;
+	bool last_wqe_done;
+	struct hca_recv recv;
+};
+
+/* ---- send queues ---- */
+
+/**
+ * struct hca_wqe - a send WQE after decoding; owns nothing that user space can change
+ * @op: enum hca_wqe_opcode
+ * @class: enum hca_class it counts in
+ * @status: HCA_SYND_OK, or why it cannot run
+ * @signaled: CQE on success
+ * @solicited: event at the receiver
+ * @bbs: ring slots it takes
+ * @index: its first slot
+ * @imm: immediate data as it goes over the wire, or the key to invalidate
+ * @raddr: remote address
+ * @rkey: remote key
+ * @swap_add: atomic operand
+ * @compare: atomic operand
+ * @num_sge: pieces
+ * @length: bytes of payload
+ * @sges: local list
+ * @raw: private copy of the WQE; inline data points into it
+ */
+struct hca_wqe {
+	u8 op;
+	u8 class;
+	u8 status;
+	bool signaled;
+	bool solicited;
+	u8 bbs;
+	u16 index;
+	__be32 imm;
+	u64 raddr;
+	u32 rkey;
+	u64 swap_add;
+	u64 compare;
+	u32 num_sge;
+	u64 length;
+	struct hca_sge sges[HCA_MAX_SEND_SGE];
+	u8 raw[HCA_WQE_MAX_BYTES] __aligned(8);
+};
+
+/**
+ * struct hca_sq - requester half of a QP
+ * @lock: everything below
+ * @buf: ring of 64-byte slots, shared, read once
+ * @mask: slots - 1
+ * @dbrec: shared: slots ever posted (16 bits)
+ * @ci: next slot to execute
+ * @pi: producer index last seen
+ * @psn: packet number of the next request
+ * @active: @wqe is in progress, @offset bytes of it done
+ * @waiting: a timer runs (RNR or no response); nothing is executed until hca_qp_timer()
+ * @rnr_left: RNR retries left for the WQE in progress
+ * @retry_left: transport retries left for it
+ * @expired: the request in progress has been transmitted without an answer
+ * @drained: HCA_EVENT_SQ_DRAINED was raised since the last entry into SQD
+ */
+struct hca_sq {
+	spinlock_t lock;
+	u8 *buf;
+	u32 mask;
+	__be32 *dbrec;
+	u16 ci;
+	u16 pi;
+	u32 psn;
+	u32 offset;
+	bool active;
+	bool waiting;
+	u8 rnr_left;
+	u8 retry_left;
+	bool expired;
+	bool drained;
+	struct hca_wqe wqe;
+};
+
+/* ---- queue pairs ---- */
+
+enum hca_qp_type { HCA_QP_RC };
+
+enum hca_qp_state {
+	HCA_QPS_RESET,
+	HCA_QPS_INIT,
+	HCA_QPS_RTR,
+	HCA_QPS_RTS,
+	HCA_QPS_SQD,
+	HCA_QPS_SQE,
+	HCA_QPS_ERR,
+};
+
+/**
+ * struct hca_qp - a queue pair
+ * @dev: the device
+ * @qpn: number
+ * @pdn: protection domain
+ * @type: enum hca_qp_type
+ * @state: enum hca_qp_state.  Changed by the owner under both queue locks, to ERR by whoever holds either one.
+ * @user_index: what CQEs carry besides the number
+ * @send_cq: for the requester half
+ * @recv_cq: for the responder half
+ * @srq: or NULL
+ * @sq: requester half
+ * @rq: responder half
+ * @access: remote operations that the responder half serves; owner, both locks
+ * @dest_qpn: the peer; owner, both locks
+ * @mtu: bytes, counts packet numbers; owner, both locks
+ * @rnr_timer: code of the RNR NAK timer this responder sends; owner, both locks
+ * @rnr_retry: RNR retries, 7 for ever; owner, both locks
+ * @retry_cnt: transport retries; owner, both locks
+ * @timeout: code of the local ACK timeout, 0 for ever; owner, both locks
+ * @max_dest_rd_atomic: 0 refuses incoming reads and atomics; owner, both locks
+ * @all_signaled: every send WQE makes a CQE
+ * @route_lock: serializes changes of @peer_dev and @peer_gen
+ * @peer_dev: who has the remote address, valid while @peer_gen is the current fabric generation
+ * @peer_gen: see above; @peer_dev is stored before, @peer_gen read first (release, acquire)
+ * @counters: by class; set in RESET or INIT under both locks, kept until the QP is gone
+ */
+struct hca_qp {
+	struct hca_dev *dev;
+	u32 qpn;
+	u32 pdn;
+	u8 type;
+	u8 state;
+	u32 user_index;
+	struct hca_cq *send_cq;
+	struct hca_cq *recv_cq;
+	struct hca_srq *srq;
+	struct hca_sq sq;
+	struct hca_rq rq;
+	bool all_signaled;
+	u8 access;
+	u32 dest_qpn;
+	u32 mtu;
+	u8 rnr_timer;
+	u8 rnr_retry;
+	u8 retry_cnt;
+	u8 timeout;
+	u8 max_dest_rd_atomic;
+	spinlock_t route_lock;
+	struct hca_dev *peer_dev;
+	u32 peer_gen;
+	struct hca_counter *counters[HCA_CLASS_COUNT];
+};
+
+/**
+ * struct hca_qp_config - how to make a QP
+ * @sq_buf: @sq_slots 64-byte slots of shared memory, or NULL with @sq_slots 0
+ * @sq_slots: power of two, at most 32768
+ * @rq_buf: @rq_entries << @rq_wqe_shift bytes of shared memory, or NULL with @rq_entries 0
+ * @rq_entries: power of two, at most 32768
+ * @rq_wqe_shift: 4 to 9
+ * @dbrec: two words of shared memory, 4-byte aligned
+ */
+struct hca_qp_config {
+	u32 qpn;
+	u32 pdn;
+	u8 type;
+	u32 user_index;
+	bool all_signaled;
+	struct hca_cq *send_cq;
+	struct hca_cq *recv_cq;
+	struct hca_srq *srq;
+	void *sq_buf;
+	u32 sq_slots;
+	void *rq_buf;
+	u32 rq_entries;
+	u8 rq_wqe_shift;
+	__be32 *dbrec;
+};
+
+/**
+ * hca_qp_init - make a QP in RESET
+ * @qp: zeroed by the caller
+ * @dev: the device
+ * @cfg: how; not kept
+ */
+void hca_qp_init(struct hca_qp *qp, struct hca_dev *dev, const struct hca_qp_config *cfg);
+
+/* Let peers find the QP, and stop that.  After the latter and a grace period no peer touches it. */
+void hca_qp_publish(struct hca_qp *qp);
+void hca_qp_unpublish(struct hca_qp *qp);
+
+/**
+ * struct hca_qp_attr - what hca_qp_modify() changes
+ * @mask: enum hca_qp_attr_mask
+ */
+struct hca_qp_attr {
+	u32 mask;
+	u8 state;
+	u8 access;
+	u32 dest_qpn;
+	u32 mtu;
+	u8 rnr_timer;
+	u8 rnr_retry;
+	u8 retry_cnt;
+	u8 timeout;
+	u8 max_dest_rd_atomic;
+	u32 sq_psn;
+	u32 rq_psn;
+};
+
+enum hca_qp_attr_mask {
+	HCA_ATTR_STATE		    = 1 << 0,
+	HCA_ATTR_ACCESS		    = 1 << 1,
+	HCA_ATTR_DEST_QPN	    = 1 << 2,
+	HCA_ATTR_MTU		    = 1 << 3,
+	HCA_ATTR_RNR_TIMER	    = 1 << 4,
+	HCA_ATTR_RNR_RETRY	    = 1 << 5,
+	HCA_ATTR_RETRY_CNT	    = 1 << 6,
+	HCA_ATTR_TIMEOUT	    = 1 << 7,
+	HCA_ATTR_MAX_DEST_RD_ATOMIC = 1 << 8,
+	HCA_ATTR_SQ_PSN		    = 1 << 9,
+	HCA_ATTR_RQ_PSN		    = 1 << 10,
+	HCA_ATTR_ROUTE		    = 1 << 11,	/* the remote address changed: forget who answered */
+};
+
+/**
+ * hca_qp_modify - change attributes and state
+ * @qp: the QP
+ * @attr: the transition and attributes have been checked by the driver (ib_modify_qp_is_ok()); states:
+ *	RESET forgets all work and keeps the counters; ERR flushes both queues before the call returns (receives
+ *	posted later are flushed by a timer); SQD raises HCA_EVENT_SQ_DRAINED when the current WQE is done; RTS
+ *	starts the queue, the driver calls hca_qp_run() afterwards.
+ *
+ * Two calls on one QP do not run at the same time; the driver sees to it.
+ */
+void hca_qp_modify(struct hca_qp *qp, const struct hca_qp_attr *attr);
+
+/**
+ * hca_qp_attach - count some classes of work in a counter
+ * @qp: the QP
+ * @counter: the counter
+ * @classes: mask of 1 << enum hca_class
+ *
+ * Return: 0; -EINVAL if the QP is neither in RESET nor in INIT; -EBUSY if one of the classes has a counter
+ * already.  All of the classes or none.
+ */
+int hca_qp_attach(struct hca_qp *qp, struct hca_counter *counter, u32 classes);
+
+/**
+ * struct hca_budget - how much a caller of hca_qp_run() may do, and what is left of it
+ * @wqes: work requests
+ * @bytes: payload
+ */
+struct hca_budget {
+	u32 wqes;
+	u32 bytes;
+};
+
+enum hca_run {
+	HCA_RUN_IDLE,	/* nothing left to do */
+	HCA_RUN_MORE,	/* the budget is used up: run again */
+	HCA_RUN_WAIT,	/* a timer or a kick will come */
+};
+
+/**
+ * hca_qp_run - execute what was posted
+ * @qp: the caller keeps it from being destroyed
+ * @budget: at least one slice is done
+ *
+ * Process context.  Any number of callers at once.  Reads the doorbell record after the caller's doorbell, so
+ * that no post is missed.
+ */
+enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget);
+
+/**
+ * hca_qp_pending - cheap look whether the doorbell record has moved
+ * @qp: the QP
+ *
+ * No lock; a hint for who polls.
+ */
+bool hca_qp_pending(const struct hca_qp *qp);
+
+/**
+ * hca_qp_timer - the time asked for by ops.timer() is over
+ * @qp: the QP
+ *
+ * Process context; hca_qp_run() follows.
+ */
+void hca_qp_timer(struct hca_qp *qp);
+
+/* ---- inside ---- */
+
+enum hca_ack {
+	HCA_ACK,
+	HCA_ACK_RNR,
+	HCA_NAK_INVALID_REQUEST,
+	HCA_NAK_REMOTE_ACCESS,
+	HCA_NAK_REMOTE_OP,
+	HCA_NO_RESPONSE,
+};
+
+/**
+ * struct hca_request - one slice of a message, as it reaches a responder
+ * @src_dev: where it comes from
+ * @src_qpn: the requester
+ * @op: enum hca_wqe_opcode
+ * @first: starts a message
+ * @last: ends it
+ * @solicited: the receiver asked for an event may get one
+ * @imm: immediate or key, big-endian as in the WQE
+ * @raddr: of the whole message
+ * @rkey: its key
+ * @length: of the whole message
+ * @offset: of this slice
+ * @len: of this slice
+ * @psn: packet number of the message's start
+ * @packets: packet numbers the whole message takes
+ * @swap_add: atomic operand
+ * @compare: atomic operand
+ * @payload: where the bytes come from, or go to for a READ; advanced only on ACK
+ * @orig: reply to an atomic
+ * @rnr_timer: reply to HCA_ACK_RNR, code of the time to wait
+ *
+ * The narrow place between requester and responder: nothing else passes.
+ */
+struct hca_request {
+	const struct hca_dev *src_dev;
+	u32 src_qpn;
+	u8 op;
+	bool first;
+	bool last;
+	bool solicited;
+	__be32 imm;
+	u64 raddr;
+	u32 rkey;
+	u32 length;
+	u32 offset;
+	u32 len;
+	u32 psn;
+	u32 packets;
+	u64 swap_add;
+	u64 compare;
+	struct hca_cursor *payload;
+	u64 orig;
+	u8 rnr_timer;
+};
+
+/* responder.c: serve a slice; under RCU, the requester's sq.lock held. */
+enum hca_ack hca_respond(struct hca_qp *qp, struct hca_request *req);
+
+/* wqe.c: copy the WQE at @sq->ci out of the ring and decode it; under sq.lock. */
+void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe);
+
+/* rq.c, under rq.lock: take the next receive; false: none is there. */
+bool hca_recv_take(struct hca_qp *qp);
+/* rq.c, under rq.lock: take and forget the next receive, for flushing. */
+bool hca_recv_take_flushed(struct hca_qp *qp, u16 *index);
+
+/* qp.c: enter the error state; under one of the queue locks. */
+void hca_qp_fail(struct hca_qp *qp, int event);
+
+/* counter.c: one operation of @class has finished. */
+void hca_count(struct hca_qp *qp, enum hca_class class, enum hca_cqe_syndrome status, u64 bytes);
+
+/* cq.c: what goes into a CQE. */
+struct hca_completion {
+	u8 opcode;
+	u8 send_op;
+	u8 syndrome;
+	u8 vendor_err;
+	bool solicited;
+	u32 qpn;
+	u32 user_index;
+	u32 byte_cnt;
+	u32 src_qpn;
+	__be32 imm;
+	u16 wqe_counter;
+};
+
+/* cq.c: write a CQE; false when the CQ is in error or overruns. */
+bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c);
+
+/* route.c: the device that has the QP's remote address, or NULL; under RCU. */
+struct hca_dev *hca_qp_peer_dev(struct hca_qp *qp);
+/* route.c: who is at the other end, or NULL; under RCU. */
+struct hca_qp *hca_qp_peer(struct hca_qp *qp);
+
+/* flush.c: complete with a flush error what is queued; takes rq.lock, the caller holds sq.lock. */
+void hca_qp_flush(struct hca_qp *qp);
+
+/* wqe.c: what the opcode in a WQE counts as, and how many slots it takes; for flushing. */
+enum hca_class hca_opcode_class(u8 op);
+u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op);
+
+/* rq.c: end a receive that has been taken: CQE, then counter; under rq.lock.  False: the CQ took no more. */
+bool hca_recv_complete(struct hca_qp *qp, struct hca_completion *c, u64 bytes);
+
+/* mkey.c: free a key on behalf of LOCAL_INV or SEND_WITH_INV; under RCU. */
+bool hca_mkey_invalidate(struct hca_dev *dev, u32 key, u32 pdn);
+
+#endif /* HCA_H */

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Queue pairs: birth, states, counters. */
+#include "hca.h"
+
+void hca_qp_init(struct hca_qp *qp, struct hca_dev *dev, const struct hca_qp_config *cfg)
+{
+	qp->dev = dev;
+	qp->qpn = cfg->qpn;
+	qp->pdn = cfg->pdn;
+	qp->type = cfg->type;
+	qp->state = HCA_QPS_RESET;
+	qp->user_index = cfg->user_index;
+	qp->all_signaled = cfg->all_signaled;
+	qp->send_cq = cfg->send_cq;
+	qp->recv_cq = cfg->recv_cq;
+	qp->srq = cfg->srq;
+	qp->mtu = 256;
+	spin_lock_init(&qp->route_lock);
+
+	spin_lock_init(&qp->sq.lock);
+	qp->sq.buf = cfg->sq_buf;
+	qp->sq.mask = cfg->sq_slots ? cfg->sq_slots - 1 : 0;
+	qp->sq.dbrec = cfg->dbrec;
+
+	spin_lock_init(&qp->rq.lock);
+	qp->rq.buf = cfg->rq_buf;
+	qp->rq.mask = cfg->rq_entries ? cfg->rq_entries - 1 : 0;
+	qp->rq.wqe_shift = cfg->rq_wqe_shift;
+	qp->rq.dbrec = cfg->dbrec;
+}
+
+void hca_qp_publish(struct hca_qp *qp)
+{
+	hca_table_publish(&qp->dev->qps, qp->qpn, qp);
+}
+
+void hca_qp_unpublish(struct hca_qp *qp)
+{
+	hca_table_hide(&qp->dev->qps, qp->qpn);
+}
+
+void hca_qp_fail(struct hca_qp *qp, int event)
+{
+	u8 state = READ_ONCE(qp->state);
+
+	if (state == HCA_QPS_ERR || state == HCA_QPS_RESET)
+		return;
+	WRITE_ONCE(qp->state, HCA_QPS_ERR);
+	if (event >= 0)
+		qp->dev->ops->qp_event(qp, event);
+	/* The flush needs both queues' locks, in their order. */
+	qp->dev->ops->kick(qp);
+}
+
+static void forget_work(struct hca_qp *qp)
+{
+	struct hca_sq *sq = &qp->sq;
+	struct hca_rq *rq = &qp->rq;
+
+	sq->ci = 0;
+	sq->pi = 0;
+	sq->offset = 0;
+	sq->active = false;
+	sq->waiting = false;
+	rq->ci = 0;
+	rq->pi = 0;
+	rq->offset = 0;
+	rq->recv.active = false;
+}
+
+static void enter(struct hca_qp *qp, u8 state)
+{
+	switch (state) {
+	case HCA_QPS_RESET:
+		forget_work(qp);
+		break;
+	case HCA_QPS_RTR:
+		qp->rq.established = false;
+		break;
+	case HCA_QPS_SQD:
+		qp->sq.drained = false;
+		break;
+	case HCA_QPS_ERR:
+		qp->rq.polls = 0;
+		break;
+	}
+	if (state != HCA_QPS_ERR)
+		qp->rq.last_wqe_done = false;
+	WRITE_ONCE(qp->state, state);
+}
+
+static void set_attrs(struct hca_qp *qp, const struct hca_qp_attr *attr)
+{
+	if (attr->mask & HCA_ATTR_ACCESS)
+		qp->access = attr->access;
+	if (attr->mask & HCA_ATTR_DEST_QPN)
+		qp->dest_qpn = attr->dest_qpn;
+	if (attr->mask & HCA_ATTR_MTU)
+		qp->mtu = attr->mtu;
+	if (attr->mask & HCA_ATTR_RNR_TIMER)
+		qp->rnr_timer = attr->rnr_timer;
+	if (attr->mask & HCA_ATTR_RNR_RETRY)
+		qp->rnr_retry = attr->rnr_retry;
+	if (attr->mask & HCA_ATTR_RETRY_CNT)
+		qp->retry_cnt = attr->retry_cnt;
+	if (attr->mask & HCA_ATTR_TIMEOUT)
+		qp->timeout = attr->timeout;
+	if (attr->mask & HCA_ATTR_MAX_DEST_RD_ATOMIC)
+		qp->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (attr->mask & HCA_ATTR_SQ_PSN)
+		qp->sq.psn = attr->sq_psn & 0xffffff;
+	if (attr->mask & HCA_ATTR_RQ_PSN)
+		qp->rq.psn = attr->rq_psn & 0xffffff;
+}
+
+static void forget_route(struct hca_qp *qp)
+{
+	spin_lock(&qp->route_lock);
+	/* No generation: whoever comes next asks anew. */
+	smp_store_release(&qp->peer_gen, 0);
+	spin_unlock(&qp->route_lock);
+}
+
+void hca_qp_modify(struct hca_qp *qp, const struct hca_qp_attr *attr)
+{
+	bool flush = attr->mask & HCA_ATTR_STATE && attr->state == HCA_QPS_ERR;
+
+	spin_lock(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	set_attrs(qp, attr);
+	if (attr->mask & HCA_ATTR_ROUTE)
+		forget_route(qp);
+	if (attr->mask & HCA_ATTR_STATE)
+		enter(qp, attr->state);
+	spin_unlock(&qp->rq.lock);
+	if (flush)
+		hca_qp_flush(qp);
+	spin_unlock(&qp->sq.lock);
+}
+
+int hca_qp_attach(struct hca_qp *qp, struct hca_counter *counter, u32 classes)
+{
+	int ret = 0;
+	u32 i;
+
+	spin_lock(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	if (qp->state != HCA_QPS_RESET && qp->state != HCA_QPS_INIT) {
+		ret = -EINVAL;
+		goto out;
+	}
+	for (i = 0; i < HCA_CLASS_COUNT; i++) {
+		if (classes & 1u << i && qp->counters[i]) {
+			ret = -EBUSY;
+			goto out;
+		}
+	}
+	for (i = 0; i < HCA_CLASS_COUNT; i++)
+		if (classes & 1u << i)
+			qp->counters[i] = counter;
+out:
+	spin_unlock(&qp->rq.lock);
+	spin_unlock(&qp->sq.lock);
+	return ret;
+}

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The requester: executes send queues. */
+#include "hca.h"
+
+/* WQEs executed under one set of locks. */
+#define BATCH 16u
+
+enum step {
+	STEP_DONE,	/* a WQE has ended, look for the next */
+	STEP_MORE,	/* a slice is done, the WQE goes on */
+	STEP_EMPTY,
+	STEP_WAIT,
+};
+
+/* IBA table 45, in units of 10 us. */
+static const u16 rnr_delay[32] = {
+	65536 - 1, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+static enum step finish(struct hca_qp *qp, enum hca_cqe_syndrome synd, u8 vendor_err)
+{
+	struct hca_sq *sq = &qp->sq;
+	struct hca_wqe *wqe = &sq->wqe;
+	bool ok = true;
+
+	sq->active = false;
+	sq->ci += wqe->bbs;
+	if (synd != HCA_SYND_OK || wqe->signaled || qp->all_signaled) {
+		struct hca_completion c = {
+			.opcode = synd ? HCA_CQE_REQ_ERR : HCA_CQE_REQ,
+			.send_op = wqe->op,
+			.syndrome = synd,
+			.vendor_err = vendor_err,
+			.qpn = qp->qpn,
+			.user_index = qp->user_index,
+			.byte_cnt = wqe->length,
+			.wqe_counter = wqe->index,
+		};
+
+		ok = hca_cq_write(qp->send_cq, &c);
+	}
+	hca_count(qp, wqe->class, synd, wqe->length);
+	hca_stats_add(qp->dev->stats, HCA_STAT_WQES, 1);
+	if (unlikely(synd != HCA_SYND_OK))
+		hca_qp_fail(qp, -1);
+	else if (unlikely(!ok))
+		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
+	return STEP_DONE;
+}
+
+static enum step finish_local(struct hca_qp *qp, enum hca_cqe_syndrome synd)
+{
+	if (synd != HCA_SYND_OK)
+		hca_stats_add(qp->dev->stats, HCA_STAT_ERR_LOCAL, 1);
+	return finish(qp, synd, synd ? HCA_VENDOR_LOCAL : 0);
+}
+
+static enum step finish_remote(struct hca_qp *qp, enum hca_cqe_syndrome synd)
+{
+	hca_stats_add(qp->dev->stats, HCA_STAT_ERR_REMOTE, 1);
+	return finish(qp, synd, HCA_VENDOR_REMOTE);
+}
+
+static enum step wait_for(struct hca_qp *qp, u64 ns)
+{
+	qp->sq.waiting = true;
+	qp->dev->ops->timer(qp, ns);
+	return STEP_WAIT;
+}
+
+static enum step not_ready(struct hca_qp *qp, u8 timer)
+{
+	struct hca_sq *sq = &qp->sq;
+
+	hca_stats_add(qp->dev->stats, HCA_STAT_RNR_NAK, 1);
+	if (qp->rnr_retry != 7) {
+		if (!sq->rnr_left) {
+			hca_stats_add(qp->dev->stats, HCA_STAT_ERR_RNR, 1);
+			return finish(qp, HCA_SYND_RNR_RETRY_EXC, HCA_VENDOR_RETRY);
+		}
+		sq->rnr_left--;
+	}
+	return wait_for(qp, (u64)rnr_delay[timer & 31] * 10000);
+}
+
+static enum step no_response(struct hca_qp *qp)
+{
+	struct hca_sq *sq = &qp->sq;
+
+	hca_stats_add(qp->dev->stats, HCA_STAT_NO_RESPONSE, 1);
+	if (!qp->timeout) /* for ever: look again now and then */
+		return wait_for(qp, HCA_NO_TIMEOUT_POLL_NS);
+	if (sq->expired) {
+		if (!sq->retry_left) {
+			hca_stats_add(qp->dev->stats, HCA_STAT_ERR_RETRY, 1);
+			return finish(qp, HCA_SYND_TRANSPORT_RETRY_EXC, HCA_VENDOR_RETRY);
+		}
+		sq->retry_left--;
+	}
+	/* The time-out after the first transmission is no retry yet. */
+	sq->expired = true;
+	return wait_for(qp, 4096ull << qp->timeout);
+}
+
+/* Packets of a message: at least one. */
+static u32 packets(const struct hca_qp *qp, u64 length)
+{
+	return length <= qp->mtu ? 1 : DIV_ROUND_UP((u32)length, qp->mtu);
+}
+
+static enum step send_slice(struct hca_qp *qp, u32 *room)
+{
+	struct hca_sq *sq = &qp->sq;
+	struct hca_wqe *wqe = &sq->wqe;
+	bool atomic = wqe->class == HCA_CLASS_ATOMIC;
+	bool reply = atomic || wqe->class == HCA_CLASS_READ;
+	u32 length = atomic ? sizeof(u64) : wqe->length;
+	struct hca_request req;
+	struct hca_cursor local;
+	enum hca_cqe_syndrome synd;
+	struct hca_qp *peer;
+	enum hca_ack ack;
+
+	synd = hca_sges_resolve(qp->dev, wqe->sges, wqe->num_sge, qp->pdn, reply ? HCA_ACCESS_LOCAL_WRITE : 0);
+	if (unlikely(synd != HCA_SYND_OK))
+		return finish_local(qp, synd);
+	peer = hca_qp_peer(qp);
+	if (unlikely(!peer))
+		return no_response(qp);
+
+	hca_cursor_init(&local, wqe->sges, wqe->num_sge);
+	if (sq->offset)
+		hca_cursor_skip(&local, sq->offset);
+	req.src_dev = qp->dev;
+	req.src_qpn = qp->qpn;
+	req.op = wqe->op;
+	req.first = !sq->offset;
+	req.offset = sq->offset;
+	req.length = length;
+	req.len = min(length - sq->offset, *room);
+	req.last = req.offset + req.len == length;
+	req.solicited = wqe->solicited;
+	req.imm = wqe->imm;
+	req.raddr = wqe->raddr;
+	req.rkey = wqe->rkey;
+	req.psn = sq->psn;
+	req.packets = packets(qp, length);
+	req.swap_add = wqe->swap_add;
+	req.compare = wqe->compare;
+	req.payload = &local;
+
+	ack = hca_respond(peer, &req);
+	switch (ack) {
+	case HCA_ACK:
+		break;
+	case HCA_ACK_RNR:
+		return not_ready(qp, req.rnr_timer);
+	case HCA_NO_RESPONSE:
+		return no_response(qp);
+	case HCA_NAK_INVALID_REQUEST:
+		return finish_remote(qp, HCA_SYND_REMOTE_INVAL_REQ);
+	case HCA_NAK_REMOTE_ACCESS:
+		return finish_remote(qp, HCA_SYND_REMOTE_ACCESS);
+	case HCA_NAK_REMOTE_OP:
+		return finish_remote(qp, HCA_SYND_REMOTE_OP);
+	}
+
+	*room -= req.len;
+	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, req.len);
+	sq->expired = false;
+	sq->retry_left = qp->retry_cnt;
+	sq->rnr_left = qp->rnr_retry;
+	if (!req.last) {
+		sq->offset += req.len;
+		return STEP_MORE;
+	}
+	if (atomic) {
+		struct hca_sge value = { .data = (const u8 *)&req.orig, .len = sizeof(req.orig) };
+		struct hca_cursor from;
+
+		hca_cursor_init(&from, &value, 1);
+		hca_copy(&local, &from, sizeof(req.orig));
+	}
+	sq->psn = (sq->psn + req.packets) & 0xffffff;
+	return finish(qp, HCA_SYND_OK, 0);
+}
+
+static enum step execute(struct hca_qp *qp, u32 *room)
+{
+	struct hca_wqe *wqe = &qp->sq.wqe;
+
+	if (unlikely(wqe->status != HCA_SYND_OK))
+		return finish_local(qp, wqe->status);
+	switch (wqe->op) {
+	case HCA_OPCODE_NOP:
+		return finish_local(qp, HCA_SYND_OK);
+	case HCA_OPCODE_LOCAL_INVAL:
+		return finish_local(qp, hca_mkey_invalidate(qp->dev, be32_to_cpu(wqe->imm), qp->pdn) ?
+						HCA_SYND_OK : HCA_SYND_LOCAL_QP_OP);
+	case HCA_OPCODE_ATOMIC_CS:
+	case HCA_OPCODE_ATOMIC_FA:
+		if (wqe->length < sizeof(u64))
+			return finish_local(qp, HCA_SYND_LOCAL_LENGTH);
+		fallthrough;
+	default:
+		if (wqe->length > HCA_MAX_MSG)
+			return finish_local(qp, HCA_SYND_LOCAL_LENGTH);
+		return send_slice(qp, room);
+	}
+}
+
+/* Whether there is a WQE to execute; copies the next one out of the ring if there is none in progress. */
+static bool load(struct hca_qp *qp)
+{
+	struct hca_sq *sq = &qp->sq;
+
+	if (sq->active)
+		return true;
+	if (sq->ci == sq->pi) {
+		sq->pi = (u16)be32_to_cpu(READ_ONCE(sq->dbrec[HCA_DBREC_SQ]));
+		/* The count before the WQEs; pairs with the poster's barrier before the doorbell record. */
+		smp_rmb();
+		if (sq->ci == sq->pi)
+			return false;
+	}
+	hca_wqe_fetch(qp, &sq->wqe);
+	sq->active = true;
+	sq->offset = 0;
+	sq->expired = false;
+	sq->retry_left = qp->retry_cnt;
+	sq->rnr_left = qp->rnr_retry;
+	return true;
+}
+
+static enum step step(struct hca_qp *qp, u32 *room)
+{
+	struct hca_sq *sq = &qp->sq;
+
+	switch (READ_ONCE(qp->state)) {
+	case HCA_QPS_RTS:
+		break;
+	case HCA_QPS_SQD:
+		if (sq->active)
+			break;
+		if (!sq->drained) {
+			sq->drained = true;
+			qp->dev->ops->qp_event(qp, HCA_EVENT_SQ_DRAINED);
+		}
+		return STEP_EMPTY;
+	case HCA_QPS_ERR:
+		hca_qp_flush(qp);
+		return STEP_EMPTY;
+	default:
+		return STEP_EMPTY;
+	}
+	if (sq->waiting)
+		return STEP_WAIT;
+	if (!load(qp))
+		return STEP_EMPTY;
+	return execute(qp, room);
+}
+
+enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
+{
+	enum step s;
+
+	for (;;) {
+		u32 room = HCA_SLICE, done = 0;
+
+		spin_lock(&qp->sq.lock);
+		rcu_read_lock();
+		do {
+			s = step(qp, &room);
+			if (s == STEP_DONE)
+				done++;
+		} while ((s == STEP_DONE && done < BATCH && done < budget->wqes && room) ||
+			 (s == STEP_MORE && room));
+		rcu_read_unlock();
+		spin_unlock(&qp->sq.lock);
+
+		if (s == STEP_EMPTY)
+			return HCA_RUN_IDLE;
+		if (s == STEP_WAIT)
+			return HCA_RUN_WAIT;
+		budget->wqes -= min(done, budget->wqes);
+		budget->bytes -= min(HCA_SLICE - room, budget->bytes);
+		if (!budget->wqes || !budget->bytes)
+			return HCA_RUN_MORE;
+	}
+}
+
+bool hca_qp_pending(const struct hca_qp *qp)
+{
+	return qp->sq.dbrec && (u16)be32_to_cpu(READ_ONCE(qp->sq.dbrec[HCA_DBREC_SQ])) != READ_ONCE(qp->sq.ci);
+}
+
+void hca_qp_timer(struct hca_qp *qp)
+{
+	spin_lock(&qp->sq.lock);
+	qp->sq.waiting = false;
+	spin_unlock(&qp->sq.lock);
+}

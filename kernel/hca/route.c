@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Who is at the other end of a connection. */
+#include "hca.h"
+
+static struct hca_dev *find_route(struct hca_qp *qp)
+{
+	struct hca_dev *dev;
+	u32 gen;
+
+	spin_lock(&qp->route_lock);
+	gen = READ_ONCE(*qp->dev->fabric_gen);
+	dev = qp->dev->ops->route(qp);
+	WRITE_ONCE(qp->peer_dev, dev);
+	/* Pairs with the acquire in hca_qp_peer_dev(): a generation never goes with an older device. */
+	smp_store_release(&qp->peer_gen, gen);
+	spin_unlock(&qp->route_lock);
+	return dev;
+}
+
+struct hca_dev *hca_qp_peer_dev(struct hca_qp *qp)
+{
+	/*
+	 * A device that goes away raises the generation and then waits for a grace period: in this RCU read
+	 * section, what belongs to the current generation is alive.
+	 */
+	u32 gen = READ_ONCE(*qp->dev->fabric_gen);
+
+	/* Pairs with the release in find_route(). */
+	if (likely(smp_load_acquire(&qp->peer_gen) == gen))
+		return READ_ONCE(qp->peer_dev);
+	return find_route(qp);
+}
+
+struct hca_qp *hca_qp_peer(struct hca_qp *qp)
+{
+	struct hca_dev *dev = hca_qp_peer_dev(qp);
+
+	return likely(dev) ? hca_table_lookup(&dev->qps, qp->dest_qpn) : NULL;
+}

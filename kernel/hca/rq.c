@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Receive queues, own and shared: taking the next receive. */
+#include "hca.h"
+
+void hca_srq_init(struct hca_srq *srq, struct hca_dev *dev, u32 pdn, void *buf, u32 entries, u8 wqe_shift,
+		  __be32 *dbrec)
+{
+	spin_lock_init(&srq->lock);
+	srq->dev = dev;
+	srq->pdn = pdn;
+	srq->buf = buf;
+	srq->mask = entries - 1;
+	srq->wqe_shift = wqe_shift;
+	srq->dbrec = dbrec;
+}
+
+static u16 srq_posted(struct hca_srq *srq)
+{
+	return (u16)be32_to_cpu(READ_ONCE(*srq->dbrec)) - srq->taken;
+}
+
+static void check_limit(struct hca_srq *srq, u16 left)
+{
+	if (left < srq->limit) {
+		srq->limit = 0;
+		srq->dev->ops->srq_limit(srq);
+	}
+}
+
+void hca_srq_set_limit(struct hca_srq *srq, u32 limit)
+{
+	spin_lock(&srq->lock);
+	srq->limit = limit;
+	check_limit(srq, srq_posted(srq));
+	spin_unlock(&srq->lock);
+}
+
+u32 hca_srq_limit(struct hca_srq *srq)
+{
+	u32 limit;
+
+	spin_lock(&srq->lock);
+	limit = srq->limit;
+	spin_unlock(&srq->lock);
+	return limit;
+}
+
+/* The scatter list of a receive WQE, from shared memory: each entry is read once. */
+static void read_scatter(struct hca_recv *recv, const u8 *wqe, const u8 *end)
+{
+	recv->num_sge = 0;
+	recv->capacity = 0;
+	for (; wqe + sizeof(struct hca_wqe_data) <= end; wqe += sizeof(struct hca_wqe_data)) {
+		struct hca_sge *sge = &recv->sges[recv->num_sge];
+		struct hca_wqe_data d;
+
+		/* volatile words: what is decoded is what was read */
+		d.byte_count = READ_ONCE(((const struct hca_wqe_data *)wqe)->byte_count);
+		d.lkey = READ_ONCE(((const struct hca_wqe_data *)wqe)->lkey);
+		d.addr = READ_ONCE(((const struct hca_wqe_data *)wqe)->addr);
+		if (!d.byte_count) {
+			if (d.lkey == cpu_to_be32(HCA_INVALID_LKEY))
+				break;
+			continue;
+		}
+		sge->addr = be64_to_cpu(d.addr);
+		sge->len = be32_to_cpu(d.byte_count);
+		sge->key = be32_to_cpu(d.lkey);
+		sge->data = NULL;
+		sge->mkey = NULL;
+		recv->capacity += sge->len;
+		recv->num_sge++;
+	}
+}
+
+static bool srq_take(struct hca_srq *srq, struct hca_recv *recv)
+{
+	u8 *wqe;
+	u16 posted;
+
+	spin_lock(&srq->lock);
+	posted = srq_posted(srq);
+	if (!posted) {
+		spin_unlock(&srq->lock);
+		return false;
+	}
+	/* The count before the WQEs; pairs with the poster's barrier before he raises the doorbell record. */
+	smp_rmb();
+	recv->index = srq->head;
+	wqe = srq->buf + ((size_t)srq->head << srq->wqe_shift);
+	srq->head = be16_to_cpu(READ_ONCE(((struct hca_wqe_srq_next *)wqe)->next_wqe_index)) & srq->mask;
+	srq->taken++;
+	read_scatter(recv, wqe + sizeof(struct hca_wqe_srq_next), wqe + (1u << srq->wqe_shift));
+	check_limit(srq, posted - 1);
+	spin_unlock(&srq->lock);
+	return true;
+}
+
+/* Whether a receive is posted to the QP's own queue. */
+static bool rq_posted(struct hca_rq *rq)
+{
+	if (!rq->buf)
+		return false;
+	if (rq->ci == rq->pi) {
+		rq->pi = (u16)be32_to_cpu(READ_ONCE(rq->dbrec[HCA_DBREC_RQ]));
+		/* The count before the WQEs; pairs with the poster's barrier before the doorbell record. */
+		smp_rmb();
+	}
+	return rq->ci != rq->pi;
+}
+
+bool hca_recv_take(struct hca_qp *qp)
+{
+	struct hca_rq *rq = &qp->rq;
+	const u8 *wqe;
+
+	if (qp->srq) {
+		rq->recv.active = srq_take(qp->srq, &rq->recv);
+		return rq->recv.active;
+	}
+	if (!rq_posted(rq))
+		return false;
+	wqe = rq->buf + ((size_t)(rq->ci & rq->mask) << rq->wqe_shift);
+	rq->recv.index = rq->ci++;
+	read_scatter(&rq->recv, wqe, wqe + (1u << rq->wqe_shift));
+	rq->recv.active = true;
+	return true;
+}
+
+bool hca_recv_take_flushed(struct hca_qp *qp, u16 *index)
+{
+	if (!rq_posted(&qp->rq))
+		return false;
+	*index = qp->rq.ci++;
+	return true;
+}
+
+bool hca_recv_complete(struct hca_qp *qp, struct hca_completion *c, u64 bytes)
+{
+	bool ok;
+
+	c->qpn = qp->qpn;
+	c->user_index = qp->user_index;
+	c->wqe_counter = qp->rq.recv.index;
+	c->byte_cnt = bytes;
+	qp->rq.recv.active = false;
+	ok = hca_cq_write(qp->recv_cq, c);
+	hca_count(qp, HCA_CLASS_RECV, c->syndrome, bytes);
+	return ok;
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Send WQEs: out of shared memory once, then decoded from the private copy. */
+#include "hca.h"
+
+enum {
+	SEG_RADDR  = 1 << 0,
+	SEG_ATOMIC = 1 << 1,
+	SEG_DATA   = 1 << 2,
+	/* the data segments are written to */
+	SEG_WRITTEN = 1 << 3,
+	KNOWN	   = 1 << 7,
+};
+
+static const struct hca_opcode_info {
+	u8 segs;
+	u8 class;
+} opcodes[HCA_OPCODE_COUNT] = {
+	[HCA_OPCODE_NOP]	     = { KNOWN, HCA_CLASS_NONE },
+	[HCA_OPCODE_SEND_INVAL]	     = { KNOWN | SEG_DATA, HCA_CLASS_SEND },
+	[HCA_OPCODE_SEND]	     = { KNOWN | SEG_DATA, HCA_CLASS_SEND },
+	[HCA_OPCODE_SEND_IMM]	     = { KNOWN | SEG_DATA, HCA_CLASS_SEND },
+	[HCA_OPCODE_RDMA_WRITE]	     = { KNOWN | SEG_RADDR | SEG_DATA, HCA_CLASS_WRITE },
+	[HCA_OPCODE_RDMA_WRITE_IMM]  = { KNOWN | SEG_RADDR | SEG_DATA, HCA_CLASS_WRITE },
+	[HCA_OPCODE_RDMA_READ]	     = { KNOWN | SEG_RADDR | SEG_DATA | SEG_WRITTEN, HCA_CLASS_READ },
+	[HCA_OPCODE_ATOMIC_CS]	     = { KNOWN | SEG_RADDR | SEG_ATOMIC | SEG_DATA | SEG_WRITTEN,
+					 HCA_CLASS_ATOMIC },
+	[HCA_OPCODE_ATOMIC_FA]	     = { KNOWN | SEG_RADDR | SEG_ATOMIC | SEG_DATA | SEG_WRITTEN,
+					 HCA_CLASS_ATOMIC },
+	[HCA_OPCODE_LOCAL_INVAL]     = { KNOWN, HCA_CLASS_NONE },
+};
+
+static const struct hca_opcode_info *info(u8 op)
+{
+	static const struct hca_opcode_info unknown = { 0, HCA_CLASS_NONE };
+
+	return op < HCA_OPCODE_COUNT && opcodes[op].segs & KNOWN ? &opcodes[op] : &unknown;
+}
+
+enum hca_class hca_opcode_class(u8 op)
+{
+	return info(op)->class;
+}
+
+/* Slots that a WQE of @ds units takes, 0 if it cannot be one. */
+static u8 slots(const struct hca_sq *sq, u32 ds)
+{
+	u32 bbs = DIV_ROUND_UP(ds * HCA_WQE_DS, HCA_WQE_BB);
+
+	return bbs <= (u16)(sq->pi - sq->ci) ? bbs : 0;
+}
+
+static const u8 *slot(const struct hca_sq *sq, u16 index)
+{
+	return sq->buf + ((size_t)(index & sq->mask) << HCA_WQE_BB_SHIFT);
+}
+
+u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op)
+{
+	const struct hca_wqe_ctrl *ctrl = (const void *)slot(sq, sq->ci);
+	u8 bbs = slots(sq, be32_to_cpu(READ_ONCE(ctrl->qpn_ds)) & HCA_WQE_MAX_DS);
+
+	*op = be32_to_cpu(READ_ONCE(ctrl->opmod_idx_opcode)) & 0xff;
+	return bbs ? bbs : 1;
+}
+
+/*
+ * memcpy() reads each byte once; the barrier keeps the compiler from taking a field from shared memory again
+ * in place of the copy.
+ */
+static void copy_slot(u8 *to, const u8 *from, u32 len)
+{
+	memcpy(to, from, len);
+	barrier();
+}
+
+static bool decode_data(struct hca_wqe *wqe, const u8 *p, const u8 *end, bool written)
+{
+	while (p < end) {
+		const struct hca_wqe_data *d = (const void *)p;
+		struct hca_sge *sge = &wqe->sges[wqe->num_sge];
+		u32 count = be32_to_cpu(d->byte_count);
+
+		if (count & HCA_INLINE_SEG) {
+			count &= HCA_INLINE_LEN;
+			if (written || count > end - p - sizeof(d->byte_count))
+				return false;
+			sge->data = p + sizeof(d->byte_count);
+			p += ALIGN(sizeof(d->byte_count) + count, HCA_WQE_DS);
+		} else {
+			sge->data = NULL;
+			sge->key = be32_to_cpu(d->lkey);
+			sge->addr = be64_to_cpu(d->addr);
+			p += sizeof(*d);
+		}
+		if (!count)
+			continue;
+		sge->len = count;
+		sge->mkey = NULL;
+		wqe->length += count;
+		wqe->num_sge++;
+	}
+	return true;
+}
+
+static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
+{
+	const struct hca_wqe_ctrl *ctrl = (const void *)wqe->raw;
+	const struct hca_opcode_info *i = info(wqe->op);
+	const u8 *p = wqe->raw + sizeof(*ctrl);
+	const u8 *end = wqe->raw + ds * HCA_WQE_DS;
+
+	if (!(i->segs & KNOWN) || be32_to_cpu(ctrl->qpn_ds) >> 8 != qp->qpn)
+		return false;
+	if (i->segs & SEG_RADDR) {
+		const struct hca_wqe_raddr *r = (const void *)p;
+
+		p += sizeof(*r);
+		if (p > end)
+			return false;
+		wqe->raddr = be64_to_cpu(r->raddr);
+		wqe->rkey = be32_to_cpu(r->rkey);
+	}
+	if (i->segs & SEG_ATOMIC) {
+		const struct hca_wqe_atomic *a = (const void *)p;
+
+		p += sizeof(*a);
+		if (p > end)
+			return false;
+		wqe->swap_add = be64_to_cpu(a->swap_add);
+		wqe->compare = be64_to_cpu(a->compare);
+	}
+	return !(i->segs & SEG_DATA) || decode_data(wqe, p, end, i->segs & SEG_WRITTEN);
+}
+
+void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe)
+{
+	struct hca_sq *sq = &qp->sq;
+	const struct hca_wqe_ctrl *ctrl = (const void *)wqe->raw;
+	u32 ds;
+	u8 i;
+
+	copy_slot(wqe->raw, slot(sq, sq->ci), HCA_WQE_BB);
+	ds = be32_to_cpu(ctrl->qpn_ds) & HCA_WQE_MAX_DS;
+	wqe->index = sq->ci;
+	wqe->op = be32_to_cpu(ctrl->opmod_idx_opcode) & 0xff;
+	wqe->class = hca_opcode_class(wqe->op);
+	wqe->signaled = ctrl->fm_ce_se & HCA_WQE_CQ_UPDATE;
+	wqe->solicited = ctrl->fm_ce_se & HCA_WQE_SOLICITED;
+	wqe->imm = ctrl->imm;
+	wqe->num_sge = 0;
+	wqe->length = 0;
+	wqe->status = HCA_SYND_LOCAL_QP_OP;
+	wqe->bbs = slots(sq, ds);
+	if (unlikely(!wqe->bbs)) {
+		wqe->bbs = 1;
+		return;
+	}
+	for (i = 1; i < wqe->bbs; i++)
+		copy_slot(wqe->raw + i * HCA_WQE_BB, slot(sq, sq->ci + i), HCA_WQE_BB);
+	if (likely(decode(qp, wqe, ds)))
+		wqe->status = HCA_SYND_OK;
+}
