@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Doorbells: UAR pages, and what happens when a store hits one.
+ *
+ * What a doorbell says is in the doorbell records, which user space writes before it touches the UAR page; the
+ * store only wakes.  A page is either trapped (never mapped: the store faults, the poster's queues run in his
+ * own context, the store instruction is skipped) or polled (mapped to a scratch page, the engine looks at the
+ * records).
+ */
+#ifndef TALLY_DOORBELL_H
+#define TALLY_DOORBELL_H
+
+#include <linux/types.h>
+
+struct tally_ucontext;
+struct tally_qp;
+struct tally_cq;
+struct tally_bfreg;
+struct tally_uars;
+struct vm_area_struct;
+
+#define TALLY_BFREGS_PER_UAR 2
+
+/**
+ * tally_uars_alloc - make a context's UAR pages
+ * @ctx: the context, @ctx->uars is set
+ * @num: pages; page 0 is for arming CQs only
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tally_uars_alloc(struct tally_ucontext *ctx, u32 num);
+
+/**
+ * tally_uars_disassociate - the device goes away while user space has pages mapped
+ * @ctx: no QP and no CQ is left
+ *
+ * After the return no mapping calls into this module any more; later stores go to a page of nobody's.
+ */
+void tally_uars_disassociate(struct tally_ucontext *ctx);
+
+/* Free them; no QP, CQ or mapping is left, or they were disassociated. */
+void tally_uars_free(struct tally_ucontext *ctx);
+
+/**
+ * tally_uar_mmap - map one page
+ * @ctx: the context
+ * @vma: one page, shared, writable
+ * @index: page
+ *
+ * Return: 0, -EINVAL, -EPERM or -ENOMEM.
+ */
+int tally_uar_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 index);
+
+/**
+ * tally_bfreg_bind - give a QP its doorbell register
+ * @qp: published nowhere yet; @qp->bfreg is set
+ * @index: out: what user space is told
+ *
+ * Spreads QPs over the registers; several QPs may share one.
+ */
+int tally_bfreg_bind(struct tally_qp *qp, u32 *index);
+
+/* The QP's doorbells are ignored from here on.  May sleep. */
+void tally_bfreg_unbind(struct tally_qp *qp);
+
+/* Same for a CQ's arming. */
+void tally_uar_add_cq(struct tally_ucontext *ctx, struct tally_cq *cq);
+void tally_uar_del_cq(struct tally_cq *cq);
+
+#endif /* TALLY_DOORBELL_H */
