@@ -50,7 +50,7 @@ enum uverbs_attrs_destroy_comp_cntr_cmd_attr_ids {
 };
 
 enum uverbs_attrs_modify_comp_cntr_cmd_attr_ids {
-	UVERBS_ATTR_MODIFY_COMP_CNTR_HANDLE, /* idr, write */
+	UVERBS_ATTR_MODIFY_COMP_CNTR_HANDLE, /* idr, write (this device: read, so never EBUSY) */
 	UVERBS_ATTR_MODIFY_COMP_CNTR_ENTRY,  /* const in: ib_uverbs_comp_cntr_entry */
 	UVERBS_ATTR_MODIFY_COMP_CNTR_OP,     /* const in: ib_uverbs_comp_cntr_modify_op */
 	UVERBS_ATTR_MODIFY_COMP_CNTR_VALUE,  /* in, u64 */

@@ -60,8 +60,9 @@ enum tally_comp_cntr_wait_flags {
 };
 
 /*
- * WAIT blocks until the targets are reached (0), an error count moved (EIO), the time is over (ETIMEDOUT) or a
- * signal came (EINTR).  A reached target wins over a moved error count.
+ * WAIT blocks until the targets are reached (0), an error count moved (EIO), the time is over (ETIMEDOUT), a
+ * signal came (EINTR) or the device is taken away (ENODEV).  A reached target wins over a moved error count.
+ * Each handle may be there once (else EINVAL).
  */
 enum tally_wait_comp_cntr_attrs {
 	TALLY_ATTR_WAIT_COMP_CNTR_HANDLES = (1U << UVERBS_ID_NS_SHIFT), /* array of idr, read, 1 to WAIT_MAX */
