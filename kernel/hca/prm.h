@@ -114,10 +114,10 @@ enum hca_cqe_syndrome {
 
 /* The last 64 bytes of a CQE, whatever its size. */
 struct hca_cqe {
-	u8 rsvd0[26];
+	u8 rsvd0[22];
 	__be16 slid;
 	__be32 flags_rqpn;
-	u8 rsvd32[4];
+	u8 rsvd28[4];
 	__be32 srqn_uidx;
 	__be32 imm_inval_pkey;
 	u8 rsvd40[4];

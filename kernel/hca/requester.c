@@ -217,6 +217,8 @@ static bool load(struct hca_qp *qp)
 
 	if (sq->active)
 		return true;
+	if (unlikely(!sq->buf))
+		return false;
 	if (sq->ci == sq->pi) {
 		sq->pi = (u16)be32_to_cpu(READ_ONCE(sq->dbrec[HCA_DBREC_SQ]));
 		/* The count before the WQEs; pairs with the poster's barrier before the doorbell record. */
@@ -292,7 +294,7 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 
 bool hca_qp_pending(const struct hca_qp *qp)
 {
-	return qp->sq.dbrec && (u16)be32_to_cpu(READ_ONCE(qp->sq.dbrec[HCA_DBREC_SQ])) != READ_ONCE(qp->sq.ci);
+	return qp->sq.buf && (u16)be32_to_cpu(READ_ONCE(qp->sq.dbrec[HCA_DBREC_SQ])) != READ_ONCE(qp->sq.ci);
 }
 
 void hca_qp_timer(struct hca_qp *qp)
