@@ -115,7 +115,7 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 	struct hca_wqe *wqe = &sq->wqe;
 	bool atomic = wqe->class == HCA_CLASS_ATOMIC;
 	bool reply = atomic || wqe->class == HCA_CLASS_READ;
-	u32 length = atomic ? sizeof(u64) : wqe->length;
+	u32 length = wqe->length;
 	struct hca_request req;
 	struct hca_cursor local;
 	enum hca_cqe_syndrome synd;
@@ -138,7 +138,8 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 	req.first = !sq->offset;
 	req.offset = sq->offset;
 	req.length = length;
-	req.len = min(length - sq->offset, *room);
+	/* An atomic cannot be cut. */
+	req.len = atomic ? length : min(length - sq->offset, *room);
 	req.last = req.offset + req.len == length;
 	req.solicited = wqe->solicited;
 	req.imm = wqe->imm;
@@ -166,7 +167,7 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 		return finish_remote(qp, HCA_SYND_REMOTE_OP);
 	}
 
-	*room -= req.len;
+	*room -= min(req.len, *room);
 	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, req.len);
 	sq->expired = false;
 	sq->retry_left = qp->retry_cnt;
@@ -202,6 +203,8 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 	case HCA_OPCODE_ATOMIC_FA:
 		if (wqe->length < sizeof(u64))
 			return finish_local(qp, HCA_SYND_LOCAL_LENGTH);
+		/* A larger buffer is not filled. */
+		wqe->length = sizeof(u64);
 		fallthrough;
 	default:
 		if (wqe->length > HCA_MAX_MSG)
