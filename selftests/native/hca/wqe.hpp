@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Send WQEs as user space writes them: segments of 16 bytes, everything big-endian.
+#pragma once
+
+#include <hca.hpp>
+#include <span>
+#include <vector>
+
+namespace world {
+
+struct Sge {
+	u64 addr = 0;
+	u32 len = 0;
+	u32 key = 0;
+};
+
+inline hca_wqe_data data_segment(const Sge &s)
+{
+	return {.byte_count = cpu_to_be32(s.len), .lkey = cpu_to_be32(s.key), .addr = cpu_to_be64(s.addr)};
+}
+
+class Wqe {
+public:
+	explicit Wqe(u8 opcode) : opcode_(opcode), bytes_(sizeof(hca_wqe_ctrl)) {}
+
+	static Wqe nop() { return Wqe(HCA_OPCODE_NOP); }
+	static Wqe send() { return Wqe(HCA_OPCODE_SEND); }
+	static Wqe send_imm(u32 imm) { return Wqe(HCA_OPCODE_SEND_IMM).imm(imm); }
+	static Wqe send_inval(u32 key) { return Wqe(HCA_OPCODE_SEND_INVAL).imm(key); }
+	static Wqe local_inval(u32 key) { return Wqe(HCA_OPCODE_LOCAL_INVAL).imm(key); }
+	static Wqe write(u64 addr, u32 rkey) { return Wqe(HCA_OPCODE_RDMA_WRITE).remote(addr, rkey); }
+	static Wqe write_imm(u64 addr, u32 rkey, u32 imm)
+	{
+		return Wqe(HCA_OPCODE_RDMA_WRITE_IMM).remote(addr, rkey).imm(imm);
+	}
+	static Wqe read(u64 addr, u32 rkey) { return Wqe(HCA_OPCODE_RDMA_READ).remote(addr, rkey); }
+	static Wqe fetch_add(u64 addr, u32 rkey, u64 add)
+	{
+		return Wqe(HCA_OPCODE_ATOMIC_FA).remote(addr, rkey).atomic(add, 0);
+	}
+	static Wqe compare_swap(u64 addr, u32 rkey, u64 compare, u64 swap)
+	{
+		return Wqe(HCA_OPCODE_ATOMIC_CS).remote(addr, rkey).atomic(swap, compare);
+	}
+
+	Wqe &remote(u64 addr, u32 rkey)
+	{
+		return segment(hca_wqe_raddr{cpu_to_be64(addr), cpu_to_be32(rkey), 0});
+	}
+	Wqe &atomic(u64 swap_add, u64 compare)
+	{
+		return segment(hca_wqe_atomic{cpu_to_be64(swap_add), cpu_to_be64(compare)});
+	}
+	Wqe &sge(const Sge &s) { return segment(data_segment(s)); }
+	Wqe &sges(std::span<const Sge> list)
+	{
+		for (auto &s : list)
+			sge(s);
+		return *this;
+	}
+	Wqe &inline_data(std::span<const u8> data)
+	{
+		__be32 count = cpu_to_be32(HCA_INLINE_SEG | static_cast<u32>(data.size()));
+		append(&count, sizeof(count));
+		append(data.data(), data.size());
+		bytes_.resize((bytes_.size() + 15) / 16 * 16);
+		return *this;
+	}
+	Wqe &raw(std::span<const u8> data)
+	{
+		append(data.data(), data.size());
+		return *this;
+	}
+	Wqe &imm(u32 value) { return imm_ = value, *this; }
+	Wqe &signaled(bool on = true) { return signaled_ = on, *this; }
+	Wqe &solicited() { return solicited_ = true, *this; }
+	// What the control segment says instead of the truth.
+	Wqe &claim_ds(u8 ds) { return ds_ = ds, *this; }
+	Wqe &claim_qpn(u32 qpn) { return qpn_ = qpn, *this; }
+	Wqe &opcode(u8 op) { return opcode_ = op, *this; }
+
+	u32 slots() const { return static_cast<u32>((bytes_.size() + HCA_WQE_BB - 1) / HCA_WQE_BB); }
+
+	// With its control segment, for the slot @index of QP @qpn.
+	std::vector<u8> bytes(u16 index, u32 qpn) const
+	{
+		auto b = bytes_;
+		u32 ds = ds_ < 0 ? static_cast<u32>(bytes_.size() / 16) : static_cast<u32>(ds_);
+		u8 flags = static_cast<u8>((signaled_ ? HCA_WQE_CQ_UPDATE : 0) |
+					   (solicited_ ? HCA_WQE_SOLICITED : 0));
+		hca_wqe_ctrl ctrl{};
+		ctrl.opmod_idx_opcode = cpu_to_be32(u32{index} << 8 | opcode_);
+		ctrl.qpn_ds = cpu_to_be32((qpn_ < 0 ? qpn : static_cast<u32>(qpn_)) << 8 | ds);
+		ctrl.fm_ce_se = flags;
+		ctrl.imm = cpu_to_be32(imm_);
+		memcpy(b.data(), &ctrl, sizeof(ctrl));
+		return b;
+	}
+
+private:
+	void append(const void *p, size_t n)
+	{
+		auto *from = static_cast<const u8 *>(p);
+		bytes_.insert(bytes_.end(), from, from + n);
+	}
+	template <class T> Wqe &segment(const T &t)
+	{
+		static_assert(sizeof(T) == 16);
+		append(&t, sizeof(t));
+		return *this;
+	}
+
+	u8 opcode_;
+	bool signaled_ = true;
+	bool solicited_ = false;
+	u32 imm_ = 0;
+	int ds_ = -1;
+	long qpn_ = -1;
+	std::vector<u8> bytes_;
+};
+
+} // namespace world
