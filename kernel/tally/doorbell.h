@@ -38,6 +38,9 @@ int tally_uars_alloc(struct tally_ucontext *ctx, u32 num);
  */
 void tally_uars_disassociate(struct tally_ucontext *ctx);
 
+/* The module goes; no context is left.  May sleep. */
+void tally_uars_exit(void);
+
 /* Free them; no QP, CQ or mapping is left, or they were disassociated. */
 void tally_uars_free(struct tally_ucontext *ctx);
 
@@ -60,7 +63,12 @@ int tally_uar_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 i
  */
 int tally_bfreg_bind(struct tally_qp *qp, u32 *index);
 
-/* The QP's doorbells are ignored from here on.  May sleep. */
+/**
+ * tally_bfreg_unbind - the QP's doorbells are ignored from here on
+ * @qp: bound, or not (then nothing happens)
+ *
+ * May sleep: after the return no doorbell that came before is running the QP.  The engine may.
+ */
 void tally_bfreg_unbind(struct tally_qp *qp);
 
 /* Same for a CQ's arming. */

@@ -21,6 +21,9 @@ struct tally_engine;
  * @timer_due: it has fired, hca_qp_timer() is to be called
  * @busy: the engine is running the QP now
  * @dead: takes no more work
+ * @hot: the QP is among those that are polled at each pass; see uar.h
+ * @hot_link: on tally_uar.hot then
+ * @quiet: passes since it had something to do
  */
 struct tally_work {
 	struct list_head link;
@@ -28,6 +31,9 @@ struct tally_work {
 	bool timer_due;
 	bool busy;
 	bool dead;
+	bool hot;
+	struct list_head hot_link;
+	u32 quiet;
 };
 
 struct tally_engine *tally_engine_create(struct tally_dev *dev);

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Trapped doorbells: a store to a UAR page faults, the poster's queues run here and now, the store is skipped.
+ *
+ * Nothing has to be armed again afterwards and nothing can be lost: the doorbell record was written before the
+ * store, the fault came after both, and hca_qp_run() reads the record after the fault.
+ *
+ * The handler runs under mmap_lock or the VMA's lock, held for reading.  It must not fault on user memory
+ * itself; it may sleep for memory.
+ */
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/uaccess.h>
+#include "store.h"
+#include "tally.h"
+#include "trap.h"
+#include "uar.h"
+
+/* How long a page stays mapped for an instruction that cannot be skipped. */
+#define HOLD_NS (10 * NSEC_PER_MSEC)
+
+static unsigned int trap_wqes = 32;
+module_param(trap_wqes, uint, 0644);
+MODULE_PARM_DESC(trap_wqes, "work requests executed inside a doorbell's fault, the rest by the engine (32)");
+
+static unsigned int trap_bytes = 32 * 1024;
+module_param(trap_bytes, uint, 0644);
+MODULE_PARM_DESC(trap_bytes, "bytes moved inside a doorbell's fault, the rest by the engine (32768)");
+
+/* ---- which QP, which CQ ---- */
+
+/* The first 8 bytes of a WQE, which is what posters store. */
+static u32 word_qpn(u64 word)
+{
+	return be64_to_cpu((__force __be64)word) >> 8 & 0xffffff;
+}
+
+static u16 word_index(u64 word)
+{
+	return be64_to_cpu((__force __be64)word) >> 40;
+}
+
+struct tally_qp *tally_uar_hinted_qp(struct tally_uar *uar, u64 word)
+{
+	struct hca_qp *hca = hca_table_lookup(&uar->uars->dev->hca.qps, word_qpn(word));
+	struct tally_bfreg *bfreg;
+
+	if (!hca)
+		return NULL;
+	/* Perhaps another context's, that is going away: only compared, never followed. */
+	bfreg = READ_ONCE(hca_to_tqp(hca)->bfreg);
+	if (bfreg < uar->bfregs || bfreg >= uar->bfregs + TALLY_BFREGS_PER_UAR)
+		return NULL;
+	return hca_to_tqp(hca);
+}
+
+/* Whether the QP has executed the WQE that the word is from: the hint was right, and there is nothing to do. */
+static bool executed(struct tally_qp *qp, u64 word)
+{
+	struct hca_sq *sq = &qp->hca.sq;
+
+	return (u16)(READ_ONCE(sq->ci) - word_index(word) - 1) <= sq->mask;
+}
+
+static void run(struct tally_qp *qp, struct hca_budget *budget)
+{
+	/* The budget may end exactly where the queue does. */
+	if (hca_qp_run(&qp->hca, budget) == HCA_RUN_MORE && hca_qp_pending(&qp->hca))
+		tally_engine_kick(qp);
+}
+
+/* Every QP of the page whose record has moved. */
+static void run_pending(struct tally_uar *uar, struct hca_budget *budget)
+{
+	struct tally_qp *qp;
+
+	list_for_each_entry_rcu(qp, &uar->qps, bfreg_link) {
+		if (!hca_qp_pending(&qp->hca))
+			continue;
+		if (budget->wqes && budget->bytes)
+			run(qp, budget);
+		else
+			tally_engine_kick(qp);
+	}
+}
+
+void tally_uar_kick_pending(struct tally_uar *uar)
+{
+	struct tally_qp *qp;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(qp, &uar->qps, bfreg_link)
+		if (hca_qp_pending(&qp->hca))
+			tally_engine_kick(qp);
+	rcu_read_unlock();
+}
+
+/*
+ * A doorbell.  The stored word is only a hint at where to look first; it may be stale, or anything.  In an RCU
+ * read section, which keeps the QPs: who destroys one unbinds it, then waits for a grace period.
+ */
+static void ring(struct tally_uar *uar, bool hinted, u64 word)
+{
+	struct hca_budget budget = { .wqes = READ_ONCE(trap_wqes), .bytes = READ_ONCE(trap_bytes) };
+	struct tally_qp *qp;
+
+	rcu_read_lock();
+	qp = hinted ? tally_uar_hinted_qp(uar, word) : NULL;
+	if (qp && hca_qp_pending(&qp->hca))
+		run(qp, &budget);
+	else if (!qp || !executed(qp, word))
+		run_pending(uar, &budget);
+	rcu_read_unlock();
+}
+
+void tally_uars_arm_all(struct tally_uars *uars)
+{
+	struct tally_cq *cq;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(cq, &uars->cqs, uar_link)
+		hca_cq_arm(&cq->hca);
+	rcu_read_unlock();
+}
+
+/* A CQ's doorbell: its number is in the lower half, as the device reads it. */
+static void arm(struct tally_uar *uar, bool hinted, u64 word)
+{
+	struct tally_uars *uars = uar->uars;
+	struct tally_cq *cq = NULL;
+
+	tally_stat_inc(uars->dev, TALLY_STAT_CQ_ARMS);
+	rcu_read_lock();
+	if (hinted)
+		cq = hca_table_lookup(&uars->dev->cqs, be64_to_cpu((__force __be64)word) & 0xffffff);
+	if (cq && READ_ONCE(cq->ctx) == uars->ctx)
+		hca_cq_arm(&cq->hca);
+	else
+		tally_uars_arm_all(uars);
+	rcu_read_unlock();
+}
+
+/* ---- the fault ---- */
+
+/* The instruction at @ip, without faulting; returns how many bytes of it could be read. */
+static size_t read_insn(unsigned long ip, u8 *insn)
+{
+	size_t here = min_t(size_t, PAGE_SIZE - offset_in_page(ip), TALLY_STORE_MAX_LEN);
+	size_t rest = TALLY_STORE_MAX_LEN - here;
+
+	if (copy_from_user_nofault(insn, (const void __user *)ip, here))
+		return 0;
+	/* It may end with the page, and there may be no other. */
+	if (rest && copy_from_user_nofault(insn + here, (const void __user *)(ip + here), rest))
+		return here;
+	return TALLY_STORE_MAX_LEN;
+}
+
+/*
+ * Decode the store that faulted at @offset of the page.  A store that lies in another page, too, has to run; at
+ * offset 0 it may have begun before.
+ */
+static bool decode(struct pt_regs *regs, unsigned int offset, struct tally_store *store)
+{
+	u8 insn[TALLY_STORE_MAX_LEN];
+
+	if (!tally_trap_usable(regs))
+		return false;
+	if (!tally_decode_store(insn, read_insn(instruction_pointer(regs), insn), store))
+		return false;
+	return offset && offset + store->width <= PAGE_SIZE;
+}
+
+/* The page's owner did something else than storing a word: look at everything, and let it happen. */
+static vm_fault_t let_run(struct tally_uar *uar, struct vm_fault *vmf)
+{
+	ring(uar, false, 0);
+	tally_uars_arm_all(uar->uars);
+	return tally_uar_insert(uar, vmf, HOLD_NS);
+}
+
+vm_fault_t tally_uar_fault(struct vm_fault *vmf)
+{
+	struct tally_uar_map *map = vmf->vma->vm_private_data;
+	struct pt_regs *regs = current_pt_regs();
+	unsigned int offset = offset_in_page(vmf->real_address);
+	struct tally_uar *uar = map->uar;
+	struct tally_store store;
+	bool hinted;
+	u64 word;
+
+	/* The kernel, or somebody else, on the user's behalf; or a jump: nobody rings a doorbell so. */
+	if (!(vmf->flags & FAULT_FLAG_USER) || (vmf->flags & (FAULT_FLAG_REMOTE | FAULT_FLAG_INSTRUCTION)) ||
+	    current->mm != vmf->vma->vm_mm)
+		return VM_FAULT_SIGBUS;
+	if (!(vmf->flags & FAULT_FLAG_WRITE))
+		return let_run(uar, vmf);
+
+	tally_stat_inc(uar->uars->dev, TALLY_STAT_DB_TRAPPED);
+	if (!decode(regs, offset, &store)) {
+		tally_stat_inc(uar->uars->dev, TALLY_STAT_DB_UNDECODED);
+		return let_run(uar, vmf);
+	}
+
+	hinted = store.width == sizeof(word) && store.reg != TALLY_STORE_NO_REG;
+	word = hinted ? tally_trap_reg(regs, store.reg) : 0;
+	if (offset < TALLY_UAR_CQ_ARM + sizeof(word) && offset + store.width > TALLY_UAR_CQ_ARM)
+		arm(uar, hinted && offset == TALLY_UAR_CQ_ARM, word);
+	else
+		ring(uar, hinted, word);
+	tally_trap_skip(regs, store.len);
+
+	switch (READ_ONCE(uar->mode)) {
+	case TALLY_UAR_TRAPPED:
+		/* Page 0 is for arming, which is told apart by what is stored: it stays trapped. */
+		if (uar->index)
+			tally_uar_rang(uar);
+		break;
+	case TALLY_UAR_OPEN:
+	case TALLY_UAR_MAPPED:
+		return tally_uar_insert(uar, vmf, 0);
+	}
+	return VM_FAULT_NOPAGE;
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The engine: a device's thread. */
+#include <linux/kthread.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/wait_bit.h>
+#include "compat.h"
+#include "tally.h"
+#include "uar.h"
+
+/* QPs run before the engine looks at other things. */
+#define TURNS 4
+
+static unsigned int turn_wqes = 64;
+module_param(turn_wqes, uint, 0644);
+MODULE_PARM_DESC(turn_wqes, "work requests of a queue that the engine executes before it turns to the next (64)");
+
+static unsigned int turn_bytes = 256 * 1024;
+module_param(turn_bytes, uint, 0644);
+MODULE_PARM_DESC(turn_bytes, "bytes of a queue that the engine moves before it turns to the next (262144)");
+
+/**
+ * struct tally_engine - a device's engine
+ * @dev: the device
+ * @task: its thread
+ * @lock: @run, @asleep and the tally_work of every QP.  A leaf, taken in the timers' hard interrupts and under
+ *	the locks of queues; interrupts are off.
+ * @run: struct tally_work.link of QPs to run, first come first served
+ * @asleep: the thread sleeps or is about to: who adds work wakes it
+ * @poller: pages it polls
+ *
+ * Lives from before the device is registered until no QP is left.
+ */
+struct tally_engine {
+	struct tally_dev *dev;
+	struct task_struct *task;
+	spinlock_t lock;
+	struct list_head run;
+	bool asleep;
+	struct tally_poller poller;
+};
+
+static struct tally_engine *engine_of(struct tally_qp *qp)
+{
+	return to_tdev(qp->ib.device)->engine;
+}
+
+/* Under the engine's lock.  Returns whether the thread must be woken. */
+static bool queue(struct tally_engine *e, struct tally_work *w)
+{
+	if (w->dead || !list_empty(&w->link))
+		return false;
+	list_add_tail(&w->link, &e->run);
+	return e->asleep;
+}
+
+void tally_engine_kick(struct tally_qp *qp)
+{
+	struct tally_engine *e = engine_of(qp);
+	unsigned long flags;
+	bool wake;
+
+	spin_lock_irqsave(&e->lock, flags);
+	wake = queue(e, &qp->work);
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (wake)
+		wake_up_process(e->task);
+}
+
+static enum hrtimer_restart timer_fired(struct hrtimer *timer)
+{
+	struct tally_qp *qp = container_of(timer, struct tally_qp, work.timer);
+	struct tally_engine *e = engine_of(qp);
+	unsigned long flags;
+	bool wake = false;
+
+	spin_lock_irqsave(&e->lock, flags);
+	/* Started again while it was on its way here: then it is too early. */
+	if (!hrtimer_is_queued(timer)) {
+		qp->work.timer_due = true;
+		wake = queue(e, &qp->work);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+	if (wake)
+		wake_up_process(e->task);
+	return HRTIMER_NORESTART;
+}
+
+void tally_engine_timer(struct tally_qp *qp, u64 ns)
+{
+	struct tally_engine *e = engine_of(qp);
+	unsigned long flags;
+
+	spin_lock_irqsave(&e->lock, flags);
+	if (!qp->work.dead) {
+		qp->work.timer_due = false;
+		hrtimer_start(&qp->work.timer, ns_to_ktime(ns), HRTIMER_MODE_REL);
+	}
+	spin_unlock_irqrestore(&e->lock, flags);
+}
+
+void tally_work_init(struct tally_qp *qp)
+{
+	struct tally_work *w = &qp->work;
+
+	INIT_LIST_HEAD(&w->link);
+	hrtimer_setup(&w->timer, timer_fired, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+}
+
+void tally_engine_forget(struct tally_qp *qp)
+{
+	struct tally_engine *e = engine_of(qp);
+	struct tally_work *w = &qp->work;
+
+	spin_lock_irq(&e->lock);
+	w->dead = true;
+	list_del_init(&w->link);
+	spin_unlock_irq(&e->lock);
+	/* Not under the lock, which the timer's function takes; it cannot be started any more. */
+	hrtimer_cancel(&w->timer);
+	/* Pairs with the release in end_turn(). */
+	wait_var_event(&w->busy, !smp_load_acquire(&w->busy));
+}
+
+/* The next QP to run, busy from here on; its timer, if it is due, is the caller's. */
+static struct tally_qp *begin_turn(struct tally_engine *e, bool *timer_due)
+{
+	struct tally_work *w;
+
+	spin_lock_irq(&e->lock);
+	w = list_first_entry_or_null(&e->run, struct tally_work, link);
+	if (w) {
+		list_del_init(&w->link);
+		w->busy = true;
+		*timer_due = w->timer_due;
+		w->timer_due = false;
+	}
+	spin_unlock_irq(&e->lock);
+	return w ? container_of(w, struct tally_qp, work) : NULL;
+}
+
+static void end_turn(struct tally_engine *e, struct tally_qp *qp, bool more)
+{
+	struct tally_work *w = &qp->work;
+	bool dead;
+
+	spin_lock_irq(&e->lock);
+	dead = w->dead;
+	if (more)
+		queue(e, w);
+	/* From here on the QP may be freed, if it is dead; pairs with tally_engine_forget(). */
+	smp_store_release(&w->busy, false);
+	spin_unlock_irq(&e->lock);
+	if (dead) {
+		/* The store before the look for waiters, as wake_up_var() asks for. */
+		smp_mb();
+		wake_up_var(&w->busy);
+	}
+}
+
+/* A bounded number of turns; returns whether there was one. */
+static bool run_queued(struct tally_engine *e)
+{
+	u32 turns;
+
+	for (turns = 0; turns < TURNS; turns++) {
+		struct hca_budget budget = { .wqes = READ_ONCE(turn_wqes), .bytes = READ_ONCE(turn_bytes) };
+		bool timer_due = false;
+		struct tally_qp *qp = begin_turn(e, &timer_due);
+
+		if (!qp)
+			break;
+		if (timer_due)
+			hca_qp_timer(&qp->hca);
+		tally_stat_inc(e->dev, TALLY_STAT_ENGINE_RUNS);
+		end_turn(e, qp, hca_qp_run(&qp->hca, &budget) == HCA_RUN_MORE);
+		if (need_resched())
+			return true;
+	}
+	return turns;
+}
+
+static void sleep_until_kicked(struct tally_engine *e, bool later)
+{
+	ktime_t timeout = ns_to_ktime(TALLY_POLL_LATER_NS);
+	bool idle;
+
+	spin_lock_irq(&e->lock);
+	/* Before the looks that follow; who adds work does that first, and then wakes (wake_up_process()). */
+	set_current_state(TASK_IDLE);
+	idle = list_empty(&e->run);
+	e->asleep = idle;
+	spin_unlock_irq(&e->lock);
+
+	if (idle && (later || !tally_poller_wanted(&e->poller)) && !kthread_should_stop()) {
+		if (later)
+			schedule_hrtimeout_range(&timeout, TALLY_POLL_LATER_NS / 4, HRTIMER_MODE_REL);
+		else
+			schedule();
+		tally_stat_inc(e->dev, TALLY_STAT_ENGINE_WAKEUPS);
+	}
+	__set_current_state(TASK_RUNNING);
+
+	spin_lock_irq(&e->lock);
+	e->asleep = false;
+	spin_unlock_irq(&e->lock);
+}
+
+static int engine_main(void *arg)
+{
+	struct tally_engine *e = arg;
+
+	while (!kthread_should_stop()) {
+		bool ran = run_queued(e);
+		enum tally_poll poll = tally_poller_pass(&e->poller);
+
+		if (ran || poll == TALLY_POLL_AGAIN)
+			cond_resched_tasks_rcu_qs();
+		else
+			sleep_until_kicked(e, poll == TALLY_POLL_LATER);
+	}
+	return 0;
+}
+
+struct tally_engine *tally_engine_create(struct tally_dev *dev)
+{
+	struct tally_engine *e;
+
+	e = kzalloc(sizeof(*e), GFP_KERNEL);
+	if (!e)
+		return ERR_PTR(-ENOMEM);
+	e->dev = dev;
+	spin_lock_init(&e->lock);
+	INIT_LIST_HEAD(&e->run);
+	tally_poller_init(&e->poller);
+	e->task = kthread_run(engine_main, e, "%s-engine", dev_name(&dev->ib.dev));
+	if (IS_ERR(e->task)) {
+		int err = PTR_ERR(e->task);
+
+		kfree(e);
+		return ERR_PTR(err);
+	}
+	return e;
+}
+
+void tally_engine_destroy(struct tally_engine *engine)
+{
+	kthread_stop(engine->task);
+	kfree(engine);
+}
+
+struct tally_poller *tally_engine_poller(struct tally_engine *engine)
+{
+	return &engine->poller;
+}
+
+void tally_engine_wake(struct tally_engine *engine)
+{
+	wake_up_process(engine->task);
+}

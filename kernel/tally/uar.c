@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * UAR pages: their memory, their mappings, their registers.
+ *
+ * ib_core keeps track of a driver's mappings in order to take them away when the device goes while user space
+ * lives on.  It does so for mappings with its own vm_ops.  Ours need a fault handler; so a mapping is made
+ * through the core first, then our vm_ops take the place of the core's, and everything that ends a mapping (its
+ * close, the device's end) puts the core's back.  Afterwards the core's fault handler maps a page of nobody's.
+ */
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+#include <linux/sched/clock.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <rdma/ib_verbs.h>
+#include "compat.h"
+#include "tally.h"
+#include "uar.h"
+
+/* Page offsets of our mappings: beyond all that user space can ask for in mmap(), each used once. */
+#define FIRST_PGOFF (1ull << 36)
+static atomic64_t next_pgoff = ATOMIC64_INIT(FIRST_PGOFF);
+
+/* ---- pages ---- */
+
+static void uar_init(struct tally_uars *uars, u32 index)
+{
+	struct tally_uar *uar = &uars->pages[index];
+	u32 i;
+
+	uar->uars = uars;
+	uar->index = index;
+	uar->pgoff = atomic64_inc_return(&next_pgoff);
+	for (i = 0; i < TALLY_BFREGS_PER_UAR; i++)
+		uar->bfregs[i].uar = uar;
+	INIT_LIST_HEAD(&uar->qps);
+	mutex_init(&uar->mode_lock);
+	INIT_LIST_HEAD(&uar->ask_link);
+	INIT_LIST_HEAD(&uar->poll_link);
+	INIT_LIST_HEAD(&uar->hot);
+}
+
+static void free_pages_and_all(struct tally_uars *uars)
+{
+	u32 i;
+
+	for (i = 0; i < uars->num; i++)
+		if (uars->pages[i].scratch)
+			__free_page(uars->pages[i].scratch);
+	kvfree(uars);
+}
+
+static void release(struct kref *refs)
+{
+	free_pages_and_all(container_of(refs, struct tally_uars, refs));
+}
+
+int tally_uars_alloc(struct tally_ucontext *ctx, u32 num)
+{
+	struct tally_uars *uars;
+	u32 i;
+
+	uars = kvzalloc(struct_size(uars, pages, num), GFP_KERNEL_ACCOUNT);
+	if (!uars)
+		return -ENOMEM;
+	kref_init(&uars->refs);
+	uars->num = num;
+	uars->dev = to_tdev(ctx->ib.device);
+	uars->ctx = ctx;
+	spin_lock_init(&uars->lock);
+	INIT_LIST_HEAD(&uars->cqs);
+	mutex_init(&uars->maps_lock);
+	INIT_LIST_HEAD(&uars->maps);
+	init_waitqueue_head(&uars->no_maps);
+	for (i = 0; i < num; i++) {
+		uar_init(uars, i);
+		uars->pages[i].scratch = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!uars->pages[i].scratch) {
+			free_pages_and_all(uars);
+			return -ENOMEM;
+		}
+	}
+	ctx->uars = uars;
+	return 0;
+}
+
+/* No page will be mapped any more, nor polled. */
+static void kill_pages(struct tally_uars *uars)
+{
+	u32 i;
+
+	for (i = 0; i < uars->num; i++) {
+		struct tally_uar *uar = &uars->pages[i];
+
+		mutex_lock(&uar->mode_lock);
+		/* A fault may still make this ASKED; nothing follows from it. */
+		WRITE_ONCE(uar->mode, TALLY_UAR_DEAD);
+		mutex_unlock(&uar->mode_lock);
+	}
+}
+
+static void forget_pages(struct tally_uars *uars)
+{
+	u32 i;
+
+	for (i = 0; i < uars->num; i++)
+		tally_uar_forget(&uars->pages[i]);
+}
+
+void tally_uars_free(struct tally_ucontext *ctx)
+{
+	struct tally_uars *uars = ctx->uars;
+
+	/* The file is closed, thus unmapped, or the device has gone and nothing is mapped any more. */
+	kill_pages(uars);
+	forget_pages(uars);
+	ctx->uars = NULL;
+	kref_put(&uars->refs, release);
+}
+
+/* ---- mappings ---- */
+
+vm_fault_t tally_uar_insert(struct tally_uar *uar, struct vm_fault *vmf, u64 hold_ns)
+{
+	vm_fault_t ret = VM_FAULT_NOPAGE;
+	bool ask = false;
+
+	mutex_lock(&uar->mode_lock);
+	switch (uar->mode) {
+	case TALLY_UAR_TRAPPED:
+		if (!hold_ns)
+			goto out;
+		ask = true;
+		break;
+	case TALLY_UAR_ASKED:
+		if (!hold_ns)
+			goto out;
+		break;
+	case TALLY_UAR_DEAD:
+		/* The mapping is about to become the core's; then the fault is the core's, too. */
+		goto out;
+	}
+	ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(uar->scratch));
+	if (ret != VM_FAULT_NOPAGE) {
+		ask = false;
+		goto out;
+	}
+	if (hold_ns)
+		WRITE_ONCE(uar->hold_until, local_clock() + hold_ns);
+	WRITE_ONCE(uar->mode, TALLY_UAR_MAPPED);
+out:
+	mutex_unlock(&uar->mode_lock);
+	/* Who else wants to stop this polling takes mode_lock first: it is not too late to ask. */
+	if (ask)
+		tally_uar_ask(uar);
+	return ret;
+}
+
+void tally_uar_zap(struct tally_uar *uar)
+{
+	lockdep_assert_held(&uar->mode_lock);
+	unmap_mapping_range(uar->mapping, (loff_t)uar->pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
+}
+
+static void give_back(struct tally_uar_map *map)
+{
+	struct vm_area_struct *vma = map->vma;
+
+	vma->vm_ops = map->core_ops;
+	vma->vm_private_data = map->core_private;
+}
+
+static void map_free(struct tally_uar_map *map)
+{
+	kref_put(&map->uar->uars->refs, release);
+	kfree(map);
+}
+
+/*
+ * A copy of the VMA, for mremap() to move it to: fork() makes none (VM_DONTCOPY, which VM_IO keeps user space
+ * from taking away), and a single page is not split.  The move is refused later; the copy is the core's.
+ */
+static void uar_vma_open(struct vm_area_struct *vma)
+{
+	struct tally_uar_map *map = vma->vm_private_data;
+
+	vma->vm_ops = map->core_ops;
+	vma->vm_private_data = map->core_private;
+	if (vma->vm_ops->open)
+		vma->vm_ops->open(vma);
+}
+
+static void uar_vma_close(struct vm_area_struct *vma)
+{
+	struct tally_uar_map *map = vma->vm_private_data;
+	struct tally_uars *uars = map->uar->uars;
+
+	give_back(map);
+	if (vma->vm_ops->close)
+		vma->vm_ops->close(vma);
+	/* From here to the end nothing sleeps, but for the lock; see tally_uars_exit(). */
+	mutex_lock(&uars->maps_lock);
+	list_del(&map->link);
+	if (list_empty(&uars->maps))
+		wake_up(&uars->no_maps);
+	mutex_unlock(&uars->maps_lock);
+	map_free(map);
+}
+
+static int uar_vma_may_split(struct vm_area_struct *vma, unsigned long addr)
+{
+	return -EINVAL;
+}
+
+static int uar_vma_mremap(struct vm_area_struct *vma)
+{
+	return -EINVAL;
+}
+
+/*
+ * Since 6.6, a fault on a VMA without this is tried again under mmap_lock, where the threads of a process
+ * contend; see vmf_can_call_fault() in mm/memory.c.
+ */
+static vm_fault_t uar_vma_map_pages(struct vm_fault *vmf, pgoff_t start, pgoff_t end)
+{
+	return 0;
+}
+
+static const struct vm_operations_struct uar_vm_ops = {
+	.open = uar_vma_open,
+	.close = uar_vma_close,
+	.may_split = uar_vma_may_split,
+	.mremap = uar_vma_mremap,
+	.fault = tally_uar_fault,
+	.map_pages = uar_vma_map_pages,
+};
+
+int tally_uar_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 index)
+{
+	struct tally_uars *uars = ctx->uars;
+	struct tally_uar_map *map;
+	struct tally_uar *uar;
+	int ret;
+
+	if (index >= uars->num || vma->vm_end - vma->vm_start != PAGE_SIZE || !(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	if (!(vma->vm_flags & VM_WRITE))
+		return -EPERM;
+	uar = &uars->pages[index];
+
+	map = kmalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
+	if (!map)
+		return -ENOMEM;
+	map->uar = uar;
+	map->vma = vma;
+	map->core_ops = vma->vm_ops;
+	ret = rdma_user_mmap_io(&ctx->ib, vma, page_to_pfn(uar->scratch), PAGE_SIZE, vma->vm_page_prot, NULL);
+	if (ret) {
+		kfree(map);
+		return ret;
+	}
+	/* The VMA is not to be found yet: nobody faults, and nobody but us zaps. */
+	zap_vma_ptes(vma, vma->vm_start, PAGE_SIZE);
+	map->core_private = vma->vm_private_data;
+	vma->vm_private_data = map;
+	vma->vm_ops = &uar_vm_ops;
+	vma->vm_pgoff = uar->pgoff;
+	vm_flags_set(vma, VM_DONTCOPY);
+
+	kref_get(&uars->refs);
+	mutex_lock(&uars->maps_lock);
+	uar->mapping = vma->vm_file->f_mapping;
+	list_add_tail(&map->link, &uars->maps);
+	mutex_unlock(&uars->maps_lock);
+	return 0;
+}
+
+/* An mm that has a mapping, or NULL if there is none, or none that lives. */
+static struct mm_struct *get_some_mm(struct tally_uars *uars)
+{
+	struct mm_struct *mm = NULL;
+	struct tally_uar_map *map;
+
+	mutex_lock(&uars->maps_lock);
+	list_for_each_entry(map, &uars->maps, link) {
+		if (mmget_not_zero(map->vma->vm_mm)) {
+			mm = map->vma->vm_mm;
+			break;
+		}
+	}
+	mutex_unlock(&uars->maps_lock);
+	return mm;
+}
+
+/*
+ * With mmap_lock and the VMA's lock held for writing, no fault and no munmap() is under way: whoever looks at
+ * the VMA later sees the core's operations.  maps_lock comes inside, since a close takes it under mmap_lock; so
+ * one mm at a time.  An mm whose last user has gone is being taken apart: its VMAs are closed soon, and cannot
+ * fault.
+ */
+void tally_uars_disassociate(struct tally_ucontext *ctx)
+{
+	struct tally_uars *uars = ctx->uars;
+	struct tally_uar_map *map, *tmp;
+	struct mm_struct *mm;
+
+	kill_pages(uars);
+	while ((mm = get_some_mm(uars))) {
+		LIST_HEAD(gone);
+
+		mmap_write_lock(mm);
+		mutex_lock(&uars->maps_lock);
+		list_for_each_entry_safe(map, tmp, &uars->maps, link) {
+			if (map->vma->vm_mm != mm)
+				continue;
+			vma_start_write(map->vma);
+			give_back(map);
+			list_move(&map->link, &gone);
+			zap_vma_ptes(map->vma, map->vma->vm_start, PAGE_SIZE);
+		}
+		mutex_unlock(&uars->maps_lock);
+		list_for_each_entry_safe(map, tmp, &gone, link)
+			map_free(map);
+		mmap_write_unlock(mm);
+		mmput(mm);
+	}
+	wait_event(uars->no_maps, list_empty(&uars->maps));
+	forget_pages(uars);
+}
+
+/*
+ * A close that has taken its mapping off the list still has a few instructions of ours before it.  It does not
+ * sleep any more, so it is out when every task that was preempted has been scheduled by its own will.
+ */
+void tally_uars_exit(void)
+{
+	synchronize_rcu_tasks();
+}
+
+/* ---- registers ---- */
+
+/* Fewest QPs on the register, then on its page; the later ones are those that user space takes no lock for. */
+static bool better(const struct tally_bfreg *a, u32 a_page, const struct tally_bfreg *b, u32 b_page)
+{
+	if (a->num_qps != b->num_qps)
+		return a->num_qps < b->num_qps;
+	return a_page < b_page;
+}
+
+static u32 page_qps(const struct tally_uar *uar)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < TALLY_BFREGS_PER_UAR; i++)
+		n += uar->bfregs[i].num_qps;
+	return n;
+}
+
+static struct tally_bfreg *choose(struct tally_uars *uars)
+{
+	struct tally_bfreg *best = NULL;
+	u32 best_page = 0, i, k;
+
+	for (i = uars->num; i-- > 1;) {
+		u32 page = page_qps(&uars->pages[i]);
+
+		for (k = 0; k < TALLY_BFREGS_PER_UAR; k++) {
+			struct tally_bfreg *b = &uars->pages[i].bfregs[k];
+
+			if (!best || better(b, page, best, best_page)) {
+				best = b;
+				best_page = page;
+			}
+		}
+	}
+	return best;
+}
+
+int tally_bfreg_bind(struct tally_qp *qp, u32 *index)
+{
+	struct tally_uars *uars = qp->ctx->uars;
+	struct tally_bfreg *b;
+
+	spin_lock(&uars->lock);
+	b = choose(uars);
+	if (b) {
+		b->num_qps++;
+		WRITE_ONCE(qp->bfreg, b);
+		list_add_tail_rcu(&qp->bfreg_link, &b->uar->qps);
+	}
+	spin_unlock(&uars->lock);
+	if (!b)
+		return -ENOMEM;
+	*index = b->uar->index * TALLY_BFREG_STRIDE + (b - b->uar->bfregs);
+	return 0;
+}
+
+void tally_bfreg_unbind(struct tally_qp *qp)
+{
+	struct tally_uars *uars = qp->ctx->uars;
+	struct tally_bfreg *b = qp->bfreg;
+
+	if (!b)
+		return;
+	spin_lock(&uars->lock);
+	tally_uar_forget_qp(b->uar, qp);
+	list_del_rcu(&qp->bfreg_link);
+	WRITE_ONCE(qp->bfreg, NULL);
+	b->num_qps--;
+	spin_unlock(&uars->lock);
+	/* Who runs the QP because of a doorbell does so in an RCU read section. */
+	synchronize_rcu_expedited();
+}
+
+void tally_uar_add_cq(struct tally_ucontext *ctx, struct tally_cq *cq)
+{
+	spin_lock(&ctx->uars->lock);
+	list_add_tail_rcu(&cq->uar_link, &ctx->uars->cqs);
+	spin_unlock(&ctx->uars->lock);
+}
+
+void tally_uar_del_cq(struct tally_cq *cq)
+{
+	struct tally_uars *uars = cq->ctx->uars;
+
+	spin_lock(&uars->lock);
+	list_del_rcu(&cq->uar_link);
+	spin_unlock(&uars->lock);
+	synchronize_rcu_expedited();
+}

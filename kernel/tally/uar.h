@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * UAR pages, as the three files see them that share the work: uar.c makes, maps and frees them, doorbell.c
+ * answers faults on them, polled.c watches them.
+ *
+ * Locks, outermost first: mmap_lock (or the VMA's own lock), tally_uars.maps_lock | tally_poller.lock,
+ * tally_uar.mode_lock, then as leaves tally_uars.lock, tally_poller.ask_lock.  i_mmap_rwsem and page table
+ * locks come inside mode_lock.
+ */
+#ifndef TALLY_UAR_H
+#define TALLY_UAR_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include "doorbell.h"
+
+struct tally_dev;
+struct tally_engine;
+
+/* Where in a UAR page the hardware's registers are. */
+#define TALLY_UAR_CQ_ARM   0x20
+#define TALLY_UAR_BFREG	   0x800
+#define TALLY_BF_REG_SIZE  16	/* of each register; user space alternates between its halves */
+
+/*
+ * How user space numbers registers: by fours in a page, though only the first TALLY_BFREGS_PER_UAR are used.
+ */
+#define TALLY_BFREG_STRIDE 4
+
+/**
+ * enum tally_uar_mode - what a store to the page does
+ * @TALLY_UAR_TRAPPED: it faults
+ * @TALLY_UAR_ASKED: the same; the engine has been asked to poll the page
+ * @TALLY_UAR_OPEN: the engine polls the page; the next fault maps it
+ * @TALLY_UAR_MAPPED: the engine polls the page, and it may be mapped
+ * @TALLY_UAR_DEAD: it faults; the page will not be mapped any more
+ *
+ * TRAPPED -> ASKED by a fault, without a lock.  ASKED -> OPEN or TRAPPED, OPEN | MAPPED -> TRAPPED by the engine.
+ * OPEN -> MAPPED by a fault; any but DEAD -> MAPPED by a fault that cannot be skipped.
+ */
+enum tally_uar_mode {
+	TALLY_UAR_TRAPPED,
+	TALLY_UAR_ASKED,
+	TALLY_UAR_OPEN,
+	TALLY_UAR_MAPPED,
+	TALLY_UAR_DEAD,
+};
+
+/**
+ * struct tally_bfreg - a doorbell register
+ * @uar: its page
+ * @num_qps: QPs bound to it; under tally_uars.lock
+ */
+struct tally_bfreg {
+	struct tally_uar *uar;
+	u32 num_qps;
+};
+
+/**
+ * struct tally_uar - a UAR page
+ * @uars: all pages of the context
+ * @index: which one
+ * @scratch: what is mapped in polled mode
+ * @pgoff: vm_pgoff of its mappings, like no other mapping's of any device, so that a zap hits only them
+ * @mapping: address space of its mappings; set by the first one
+ * @bfregs: its registers
+ * @qps: struct tally_qp.bfreg_link of all QPs bound to it; changed under tally_uars.lock, read under RCU
+ * @window: jiffy in which @rings counts; both are hints and changed without a lock
+ * @rings: doorbells in @window
+ * @mode: enum tally_uar_mode; changed under @mode_lock, but for TRAPPED -> ASKED (cmpxchg)
+ * @mode_lock: a PTE is installed and all PTEs are zapped under it, so that a page is never mapped in another
+ *	mode than TALLY_UAR_MAPPED
+ * @hold_until: local_clock() until which the page stays mapped, whoever wants the CPU; written under @mode_lock
+ * @ask_link: on tally_poller.asked, under ask_lock
+ *
+ * The following are the engine's, under tally_poller.lock:
+ *
+ * @poll_link: on tally_poller.pages
+ * @hot: struct tally_work.hot_link of QPs that rang lately; changed under tally_uars.lock, read by the engine
+ *	only, under RCU
+ * @cold: QP in @qps where the look at quiet QPs goes on; under tally_uars.lock, NULL: at the start
+ * @since: local_clock() of the start of polling
+ * @progress: local_clock() of the last doorbell seen
+ * @passes: passes so far
+ * @seen: words of @scratch as last seen
+ */
+struct tally_uar {
+	struct tally_uars *uars;
+	u32 index;
+	struct page *scratch;
+	unsigned long pgoff;
+	struct address_space *mapping;
+	struct tally_bfreg bfregs[TALLY_BFREGS_PER_UAR];
+	struct list_head qps;
+
+	unsigned long window;
+	u32 rings;
+
+	u8 mode;
+	struct mutex mode_lock;
+	u64 hold_until;
+	struct list_head ask_link;
+
+	struct list_head poll_link;
+	struct list_head hot;
+	struct tally_qp *cold;
+	u64 since;
+	u64 progress;
+	u32 passes;
+	u64 seen_arm;
+	u64 seen[TALLY_BFREGS_PER_UAR * TALLY_BF_REG_SIZE / sizeof(u64)];
+};
+
+/**
+ * struct tally_uars - a context's UAR pages
+ * @refs: one of the context, one of each mapping
+ * @dev: the device
+ * @ctx: the context
+ * @lock: @cqs, and the QP lists and counts of all pages
+ * @cqs: struct tally_cq.uar_link of the context's CQs; changed under @lock, read under RCU
+ * @maps_lock: @maps
+ * @maps: struct tally_uar_map.link
+ * @no_maps: woken when @maps becomes empty
+ * @num: pages
+ * @pages: they
+ */
+struct tally_uars {
+	struct kref refs;
+	struct tally_dev *dev;
+	struct tally_ucontext *ctx;
+	spinlock_t lock;
+	struct list_head cqs;
+	struct mutex maps_lock;
+	struct list_head maps;
+	wait_queue_head_t no_maps;
+	u32 num;
+	struct tally_uar pages[] __counted_by(num);
+};
+
+/**
+ * struct tally_uar_map - a mapping of a page; vm_private_data of its VMA
+ * @link: on tally_uars.maps
+ * @uar: the page
+ * @vma: the mapping
+ * @core_ops: the vm_ops that ib_core tracks its mappings with
+ * @core_private: and its vm_private_data
+ *
+ * Lives until the VMA is closed or given back to ib_core, both under mmap_lock (or by the last user of the mm).
+ */
+struct tally_uar_map {
+	struct list_head link;
+	struct tally_uar *uar;
+	struct vm_area_struct *vma;
+	const struct vm_operations_struct *core_ops;
+	void *core_private;
+};
+
+/* uar.c */
+
+/**
+ * tally_uar_insert - map the page where a fault happened, if the mode still is one in which it may be
+ * @uar: the page
+ * @vmf: the fault
+ * @hold_ns: nonzero: in any mode, and keep it mapped for at least so long
+ *
+ * Return: VM_FAULT_NOPAGE, or an error.
+ */
+vm_fault_t tally_uar_insert(struct tally_uar *uar, struct vm_fault *vmf, u64 hold_ns);
+
+/* Zap all mappings of a page; under mode_lock.  After the return every store faults. */
+void tally_uar_zap(struct tally_uar *uar);
+
+/* doorbell.c */
+
+vm_fault_t tally_uar_fault(struct vm_fault *vmf);
+
+/* Look at the arm record of each of the context's CQs. */
+void tally_uars_arm_all(struct tally_uars *uars);
+
+/* The QP bound to @uar that a stored doorbell names, or NULL; under RCU. */
+struct tally_qp *tally_uar_hinted_qp(struct tally_uar *uar, u64 word);
+
+/* Have the engine run each QP of the page whose doorbell record has moved. */
+void tally_uar_kick_pending(struct tally_uar *uar);
+
+/* polled.c */
+
+/**
+ * struct tally_poller - the pages that an engine polls
+ * @lock: @pages; held by the engine for a pass over them
+ * @pages: struct tally_uar.poll_link
+ * @ask_lock: @asked
+ * @asked: struct tally_uar.ask_link of pages that ask to be polled
+ * @retry_at: jiffy before which nobody asks
+ * @backoff: jiffies that the next refusal adds to it
+ */
+struct tally_poller {
+	struct mutex lock;
+	struct list_head pages;
+	spinlock_t ask_lock;
+	struct list_head asked;
+	unsigned long retry_at;
+	unsigned long backoff;
+};
+
+/**
+ * enum tally_poll - what the poller wants of its engine
+ * @TALLY_POLL_NONE: there is no page to poll
+ * @TALLY_POLL_AGAIN: come back at once
+ * @TALLY_POLL_LATER: come back after TALLY_POLL_LATER_NS, others want the CPU
+ */
+enum tally_poll {
+	TALLY_POLL_NONE,
+	TALLY_POLL_AGAIN,
+	TALLY_POLL_LATER,
+};
+
+#define TALLY_POLL_LATER_NS (200 * NSEC_PER_USEC)
+
+void tally_poller_init(struct tally_poller *p);
+
+/* Whether a pass has something to do. */
+bool tally_poller_wanted(struct tally_poller *p);
+
+/* One look at everything that is polled; by the engine's thread. */
+enum tally_poll tally_poller_pass(struct tally_poller *p);
+
+/* A page has trapped a doorbell: perhaps it rings so often that it should be polled. */
+void tally_uar_rang(struct tally_uar *uar);
+
+/* Put a page that has just been mapped on the list of those to poll. */
+void tally_uar_ask(struct tally_uar *uar);
+
+/* Polling of the page has ended for good; it is TALLY_UAR_DEAD. */
+void tally_uar_forget(struct tally_uar *uar);
+
+/* A QP leaves the page; under tally_uars.lock. */
+void tally_uar_forget_qp(struct tally_uar *uar, struct tally_qp *qp);
+
+/* engine.c */
+
+struct tally_poller *tally_engine_poller(struct tally_engine *engine);
+
+/* Have the engine look at its work. */
+void tally_engine_wake(struct tally_engine *engine);
+
+#endif /* TALLY_UAR_H */
