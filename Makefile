@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+MAKEFLAGS += --no-print-directory
+
+KERNEL ?= 6.12
+FILE ?=
+export FILE
+DESTDIR ?=
+PREFIX ?= /usr/local
+
+.PHONY: all
+all: userspace modules ## build the library, the command and the modules
+
+.PHONY: help
+help: ## show this
+	@echo "Tally: an RDMA adapter made of software, with completion counters"
+	@echo
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+	@echo
+	@echo "  KERNEL=6.12|6.1|debug|running|all  what 'modules' builds for (default: 6.12)"
+	@echo "  FILE=...                           what 'demo' copies (default: 64 MiB, made for it)"
+	@echo "  DESTDIR=, PREFIX=/usr/local        where 'install' puts the library and the command"
+
+.PHONY: deps
+deps: build/deps.stamp ## install the Debian packages that everything here needs
+build/deps.stamp: tools/deps
+	@tools/deps
+	@mkdir -p build && touch $@
+
+.PHONY: userspace
+userspace: deps ## build the library and the command in build/bin, build/lib
+	@test -e build/cmake/build.ninja || \
+		cmake -S . -B build/cmake -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	@cmake --build build/cmake
+
+.PHONY: modules
+modules: deps ## build the modules in build/kmod/KERNEL
+	@tools/kmod $(KERNEL)
+
+.PHONY: sparse
+sparse: deps ## check the modules' sources with sparse
+	@tools/kmod --sparse 6.12 6.1
+
+.PHONY: load
+load: ## load the modules into the running kernel (root)
+	@tools/kmod running
+	@tools/load
+
+.PHONY: unload
+unload: ## unload them (root)
+	@tools/load --unload
+
+.PHONY: demo
+demo: deps ## boot a VM and move a file by RDMA there
+	@$(MAKE) modules KERNEL=6.12
+	@$(MAKE) userspace
+	@tools/demo
+
+.PHONY: check
+check: deps ## run all tests
+	@tools/check check
+
+.PHONY: check-debug
+check-debug: debug-kernel ## run the tests that the debug kernel watches
+	@tools/check check-debug
+
+.PHONY: debug-kernel
+debug-kernel: deps ## build the debug kernel (once; kept outside this folder)
+	@tools/vm/debug-kernel
+
+.PHONY: install
+install: userspace ## install the library and the command
+	@DESTDIR=$(DESTDIR) cmake --install build/cmake --prefix $(PREFIX)
+
+.PHONY: clean
+clean: ## remove what was built here
+	rm -rf build
