@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "session.hpp"
+#include "rdma_path.hpp"
+
+#include <fmt/format.h>
+#include <utility>
+
+namespace tally::cli {
+namespace {
+
+// For an answer that needs no work but setting up a few objects.
+constexpr std::chrono::seconds soon{30};
+
+context_handle open_for_copy(const copy_options &options)
+{
+	return open_device_with_counters(options.device, static_cast<std::uint32_t>(rdma_path::counted));
+}
+
+template <typename Run> outcome telling_the_peer(control_channel &control, Run &&run)
+{
+	try {
+		return run();
+	} catch (const failure &why) {
+		control.complain(why);
+		throw;
+	} catch (const std::exception &why) {
+		control.complain(failure(exit_status::failed, why.what()));
+		throw;
+	}
+}
+
+void connect(rdma_path &path, control_channel &control, const wire::hello &peer)
+{
+	path.connect(peer);
+	control.send(wire::ready{});
+	control.receive<wire::ready>(soon);
+}
+
+void expect_role(const wire::hello &peer, wire::role role)
+{
+	if (peer.role != role)
+		throw failure(exit_status::connection, "both ends want to do the same: one listens, the other connects");
+}
+
+} // namespace
+
+outcome run_sender(control_channel &control, source &from, const copy_options &options)
+{
+	return telling_the_peer(control, [&] {
+		const auto context = open_for_copy(options);
+		const auto peer = control.receive<wire::hello>(soon);
+		expect_role(peer, wire::role::receiver);
+
+		rdma_path path(*context, wire::role::sender, peer.ring);
+		auto hello = path.describe();
+		hello.size = from.size().value_or(wire::size_unknown);
+		hello.mode = from.mode();
+		control.send(hello);
+		connect(path, control, peer);
+
+		progress bar(from.size(), !options.quiet);
+		return send_file(from, path, control, peer.ring, bar);
+	});
+}
+
+outcome run_receiver(control_channel &control, destination &to, const copy_options &options, bool show_progress)
+{
+	return telling_the_peer(control, [&] {
+		const auto context = open_for_copy(options);
+		rdma_path path(*context, wire::role::receiver, options.ring);
+		control.send(path.describe());
+		const auto peer = control.receive<wire::hello>(soon);
+		expect_role(peer, wire::role::sender);
+		if (peer.ring != options.ring)
+			throw failure(exit_status::connection, "the sender has misunderstood the ring");
+		connect(path, control, peer);
+
+		progress bar(peer.size == wire::size_unknown ? std::nullopt : std::optional{peer.size},
+			     show_progress && !options.quiet);
+		return receive_file(to, path, control, options.ring, peer.mode, bar);
+	});
+}
+
+void print_outcome(const outcome &result)
+{
+	const auto &[sender, receiver, seconds] = result;
+	fmt::print("copied {} bytes in {} chunks, {:.3f} s: {}/s\n", sender.bytes, sender.chunks, seconds,
+		   human_bytes(seconds > 0 ? static_cast<double>(sender.bytes) / seconds : 0));
+	for (const auto &[name, end] : {std::pair{"sender", &sender}, std::pair{"receiver", &receiver}})
+		fmt::print("{:<8}  SHA-256 {}\n", name, to_hex(end->hash));
+	for (const auto &[name, end] : {std::pair{"sender", &sender}, std::pair{"receiver", &receiver}})
+		fmt::print("{:<8}  RDMA_WRITE {} done, {} failed; REMOTE_RDMA_WRITE {} done, {} failed\n", name,
+			   end->written.done, end->written.failed, end->arrived.done, end->arrived.failed);
+}
+
+} // namespace tally::cli

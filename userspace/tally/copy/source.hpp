@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The file that is copied.
+#pragma once
+
+#include "unique_fd.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace tally::cli {
+
+class source {
+    public:
+	// Opens it; with a limit only so many bytes of it are copied, and they have to be there.  Throws failure
+	// (exit_status::source), as all of it does.
+	source(const std::string &path, std::optional<std::uint64_t> limit);
+
+	// How many bytes it will give, if that is known.
+	std::optional<std::uint64_t> size() const noexcept { return size_; }
+
+	std::uint32_t mode() const noexcept { return mode_; }
+
+	// Fills the span; less than all of it is the end.
+	std::size_t read(std::span<std::byte> to);
+
+    private:
+	std::string path_;
+	unique_fd file_;
+	std::optional<std::uint64_t> limit_;
+	std::optional<std::uint64_t> size_;
+	std::uint32_t mode_ = 0644;
+	std::uint64_t given_ = 0;
+};
+
+} // namespace tally::cli
