@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Trapped and polled: the switch between them loses nothing, and neither costs anything when nothing happens.
+#include <random>
+#include <sched.h>
+#include <unistd.h>
+
+#include "../rdma/ktap.hpp"
+#include "ringer.hpp"
+
+using namespace rdma;
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+// Rings as fast as completions come, until @enough or the time is over.
+std::uint64_t stream(Ringer &r, std::chrono::milliseconds limit, const std::function<bool()> &enough = [] { return false; })
+{
+	auto end = clock::now() + limit;
+	std::uint64_t n = 0;
+
+	while (clock::now() < end) {
+		for (int i = 0; i < 256; i++, n++) {
+			r.post();
+			r.ring();
+			if (!r.completes())
+				fail("lost doorbell", ETIMEDOUT);
+		}
+		if (enough())
+			break;
+	}
+	return n;
+}
+
+KTEST(modes, "a page that rings often is polled while a CPU is idle")
+{
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		GTEST_SKIP() << "needs two CPUs";
+	Context c;
+	Ringer r(c);
+	std::uint64_t polled = hw_counter("doorbells_polled");
+
+	stream(r, 10s, [&] { return hw_counter("doorbells_polled") > polled + 1000; });
+	EXPECT_GT(hw_counter("doorbells_polled"), polled + 1000);
+}
+
+KTEST(modes, "a page that rings seldom is not")
+{
+	Context c;
+	Ringer r(c);
+	std::uint64_t switches = hw_counter("doorbell_mode_switches"), trapped = hw_counter("doorbells_trapped");
+
+	for (int i = 0; i < 500; i++) {
+		r.post();
+		r.ring();
+		ASSERT_TRUE(r.completes());
+		std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	}
+	EXPECT_EQ(hw_counter("doorbell_mode_switches"), switches);
+	EXPECT_EQ(hw_counter("doorbells_trapped"), trapped + 500);
+}
+
+KTEST(modes, "it is trapped while every CPU is busy")
+{
+	Context c;
+	std::atomic<bool> stop = false;
+	std::vector<std::thread> spinners;
+
+	// One per CPU, and ours.
+	for (long i = 0; i < sysconf(_SC_NPROCESSORS_ONLN); i++)
+		spinners.emplace_back([&] {
+			while (!stop)
+				;
+		});
+	{
+		Ringer r(c);
+
+		stream(r, 500ms);
+		std::uint64_t trapped = hw_counter("doorbells_trapped");
+		std::uint64_t n = stream(r, 1s);
+
+		EXPECT_GT(hw_counter("doorbells_trapped") - trapped, n * 9 / 10);
+	}
+	stop = true;
+	for (auto &t : spinners)
+		t.join();
+}
+
+KTEST(modes, "no doorbell is lost at any distance from the last one")
+{
+	Context c;
+	Ringer r(c);
+	std::mt19937 random(7);
+
+	// Streams that make the page polled, pauses around the time after which it is not polled any more.
+	for (int round = 0; round < 300; round++) {
+		stream(r, 5ms);
+		auto until = clock::now() + std::chrono::microseconds(random() % 400);
+		while (clock::now() < until)
+			;
+		r.post();
+		r.ring();
+		ASSERT_TRUE(r.completes()) << "round " << round;
+	}
+}
+
+KTEST(modes, "threads that share pages and registers lose nothing")
+{
+	Context c;
+	std::vector<std::unique_ptr<Ringer>> ringers;
+	std::vector<std::thread> threads;
+	std::atomic<int> lost = 0;
+
+	for (int i = 0; i < 48; i++)
+		ringers.push_back(std::make_unique<Ringer>(c));
+	for (unsigned t = 0; t < 4; t++)
+		threads.emplace_back([&, t] {
+			std::mt19937 random(t);
+
+			for (int i = 0; i < 20000; i++) {
+				Ringer &r = *ringers[t * 12 + random() % 12];
+				unsigned n = random() % 8 + 1;
+
+				// Several posts, one doorbell; and now and then a word that says nothing.
+				for (unsigned k = 0; k < n; k++)
+					r.post();
+				if (random() % 4)
+					r.ring();
+				else
+					*reinterpret_cast<volatile std::uint64_t *>(r.reg() + 8) = random();
+				for (unsigned k = 0; k < n; k++)
+					if (!r.completes(20s)) {
+						lost++;
+						return;
+					}
+			}
+		});
+	for (auto &t : threads)
+		t.join();
+	EXPECT_EQ(lost, 0);
+}
+
+KTEST(modes, "among many quiet queues a busy one is found, and a quiet one that wakes up, too")
+{
+	Context c;
+	std::vector<std::unique_ptr<Ringer>> ringers;
+
+	for (int i = 0; i < 500; i++)
+		ringers.push_back(std::make_unique<Ringer>(c));
+	for (auto &r : ringers) {
+		stream(*ringers[0], 1ms);
+		r->post();
+		r->ring();
+		ASSERT_TRUE(r->completes());
+	}
+}
+
+KTEST(modes, "an idle device does not wake its engine")
+{
+	Context c;
+	Ringer r(c);
+
+	stream(r, 100ms);
+	std::this_thread::sleep_for(500ms);
+	std::uint64_t before = hw_counter("engine_wakeups");
+	std::this_thread::sleep_for(3s);
+	EXPECT_EQ(hw_counter("engine_wakeups"), before);
+}
+
+} // namespace
