@@ -66,14 +66,12 @@ struct dma_buf_attachment;
  * struct comp_cntr_dmabuf - a dma-buf that the kernel writes to
  * @dmabuf: the buffer, referenced; NULL when there is none
  * @attach: pins the memory of an exporter that would move it otherwise; else NULL
- * @vmap: the exporter's kernel mapping of all of it, or NULL:
- * @pin: the page that holds the word, of an exporter that has user mappings only
+ * @vmap: the exporter's kernel mapping of all of it
  */
 struct comp_cntr_dmabuf {
 	struct dma_buf *dmabuf;
 	struct dma_buf_attachment *attach;
 	void *vmap;
-	struct comp_cntr_pin pin;
 };
 
 /* dmabuf.c */

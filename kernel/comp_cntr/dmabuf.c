@@ -3,8 +3,6 @@
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
 #include <linux/iosys-map.h>
-#include <linux/mm.h>
-#include <linux/mman.h>
 #include <linux/module.h>
 #include <linux/version.h>
 #include "core.h"
@@ -94,11 +92,13 @@ static void dmabuf_unpin(struct comp_cntr_dmabuf *buf)
 	dma_buf_detach(buf->dmabuf, buf->attach);
 }
 
-static int dmabuf_map_kernel(struct comp_cntr_dmabuf *buf)
+static int dmabuf_map(struct comp_cntr_dmabuf *buf)
 {
 	struct iosys_map map;
 	int ret;
 
+	if (!buf->dmabuf->ops->vmap)
+		return -EOPNOTSUPP;
 	ret = dma_buf_vmap_unlocked(buf->dmabuf, &map);
 	if (ret)
 		return ret;
@@ -111,31 +111,11 @@ static int dmabuf_map_kernel(struct comp_cntr_dmabuf *buf)
 	return 0;
 }
 
-static void dmabuf_unmap_kernel(struct comp_cntr_dmabuf *buf)
+static void dmabuf_unmap(struct comp_cntr_dmabuf *buf)
 {
 	struct iosys_map map = IOSYS_MAP_INIT_VADDR(buf->vmap);
 
-	if (buf->vmap)
-		dma_buf_vunmap_unlocked(buf->dmabuf, &map);
-}
-
-/*
- * The exporter has no kernel mapping (udmabuf before 6.2), but its pages may be mapped by user space: do so for
- * the moment that it takes to pin the one that matters.  Another thread that remaps the address in between gets
- * another page of its own process pinned, which it could have named directly.
- */
-static int dmabuf_pin_user(struct comp_cntr_dmabuf *buf, struct ib_device *device, u64 offset)
-{
-	unsigned long addr;
-	int ret;
-
-	addr = vm_mmap(buf->dmabuf->file, 0, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-		       offset & PAGE_MASK);
-	if (IS_ERR_VALUE(addr))
-		return addr;
-	ret = comp_cntr_pin_page(&buf->pin, device, addr + offset_in_page(offset));
-	vm_munmap(addr, PAGE_SIZE);
-	return ret;
+	dma_buf_vunmap_unlocked(buf->dmabuf, &map);
 }
 
 /**
@@ -170,15 +150,10 @@ int comp_cntr_dmabuf_get(struct comp_cntr_dmabuf *buf, struct ib_device *device,
 	if (dma_buf_is_dynamic(buf->dmabuf)) {
 		ret = dmabuf_pin(buf, device);
 		if (ret)
-			goto err_put;
+			goto err_unpin;
 	}
 
-	if (buf->dmabuf->ops->vmap)
-		ret = dmabuf_map_kernel(buf);
-	else if (!buf->attach)
-		ret = dmabuf_pin_user(buf, device, desc->addr);
-	else
-		ret = -EOPNOTSUPP;
+	ret = dmabuf_map(buf);
 	if (ret)
 		goto err_unpin;
 
@@ -187,15 +162,11 @@ int comp_cntr_dmabuf_get(struct comp_cntr_dmabuf *buf, struct ib_device *device,
 	if (ret)
 		goto err_unmap;
 
-	if (buf->vmap)
-		*word = buf->vmap + desc->addr;
-	else
-		*word = buf->pin.page + offset_in_page(desc->addr);
+	*word = buf->vmap + desc->addr;
 	return 0;
 
 err_unmap:
-	dmabuf_unmap_kernel(buf);
-	comp_cntr_unpin_page(&buf->pin);
+	dmabuf_unmap(buf);
 err_unpin:
 	dmabuf_unpin(buf);
 	ret = dmabuf_error(ret);
@@ -214,8 +185,7 @@ void comp_cntr_dmabuf_put(struct comp_cntr_dmabuf *buf)
 	if (!buf->dmabuf)
 		return;
 	dma_buf_end_cpu_access(buf->dmabuf, DMA_BIDIRECTIONAL);
-	dmabuf_unmap_kernel(buf);
-	comp_cntr_unpin_page(&buf->pin);
+	dmabuf_unmap(buf);
 	dmabuf_unpin(buf);
 	dma_buf_put(buf->dmabuf);
 	*buf = (struct comp_cntr_dmabuf){};
