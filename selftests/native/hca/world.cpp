@@ -80,6 +80,16 @@ bool Cq::Ring::is_software_owned(u32 index) const
 	return op_own >> 4 != HCA_CQE_INVALID && (op_own & 1) == !!(index & entries);
 }
 
+void Cq::start_at(u32 index)
+{
+	/* Entries hold what the last round left there. */
+	for (u32 i = index; i != index + ring_.entries; i++)
+		ring_.at(i)->op_own = static_cast<u8>(HCA_CQE_REQ << 4 | !(i & ring_.entries));
+	ci_ = index;
+	publish_consumer_index();
+	hca()->pi = hca()->ci = hca()->solicited_pi = index;
+}
+
 Cq::Cq(Device &dev, u32 entries, u32 cqe_size) : dev_(dev), ring_(entries, cqe_size)
 {
 	shell_.owner = this;

@@ -132,6 +132,8 @@ public:
 	// 0, or the error; on success the process goes on in the new ring.
 	int resize(u32 entries, u32 cqe_size = 64);
 
+	// As if so many completions had come and gone.
+	void start_at(u32 index);
 	u32 consumer_index() const { return ci_; }
 	void set_consumer_index_record(u32 value) { WRITE_ONCE(dbrec_[HCA_DBREC_CQ_CI], cpu_to_be32(value)); }
 	void set_arm_record(u32 value) { WRITE_ONCE(dbrec_[HCA_DBREC_CQ_ARM], cpu_to_be32(value)); }

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Completion queues: entries, ownership, overrun, events, resizing.
+#include "pair.hpp"
+
+using namespace world;
+
+namespace {
+
+size_t events_of(Pair &p, Cq &cq) { return p.w.count_events({Told::CqEvent, &cq}); }
+
+void nops(Pair &p, int n)
+{
+	for (int i = 0; i < n; i++)
+		p.a.stage(Wqe::nop());
+	p.a.ring();
+	p.w.settle();
+}
+
+} // namespace
+
+TEST(Cq, EntriesAreOwnedRightThroughManyRoundsOfTheRing)
+{
+	for (u32 size : {64u, 128u}) {
+		Pair p({.cq_entries = 4, .cqe_size = size});
+		for (u16 i = 0; i < 1000; i++) {
+			EXPECT_EQ(p.a.post(Wqe::nop()), i);
+			p.w.settle();
+			Wc wc = one(p.ca);
+			ASSERT_EQ(wc.index, i);
+			ASSERT_EQ(wc.opcode, HCA_CQE_REQ);
+		}
+	}
+}
+
+TEST(Cq, TheConsumerIndexMayPass24Bits)
+{
+	Pair p({.cq_entries = 8});
+	/* as if so many completions had come already */
+	p.ca.start_at(0xfffffe);
+	for (u16 i = 0; i < 40; i++) {
+		nops(p, 1);
+		ASSERT_EQ(one(p.ca).index, i);
+	}
+	EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+	nops(p, 9);
+	EXPECT_EQ(p.w.count_events({Told::CqError, &p.ca}), 1u);
+}
+
+TEST(Cq, TheProducerIndexMayPass32Bits)
+{
+	Pair p({.cq_entries = 8});
+	p.ca.start_at(0xfffffffe);
+	for (u16 i = 0; i < 40; i++) {
+		p.ca.arm();
+		nops(p, 1);
+		p.ca.take_event();
+		ASSERT_EQ(one(p.ca).index, i);
+	}
+	EXPECT_EQ(events_of(p, p.ca), 40u);
+}
+
+TEST(Cq, AFullRingTakesNoMoreAndFailsItsQps)
+{
+	Pair p({.cq_entries = 4});
+	nops(p, 4);
+	EXPECT_EQ(p.w.count_events({Told::CqError, &p.ca}), 0u);
+	EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+	nops(p, 1);
+	EXPECT_EQ(p.w.count_events({Told::CqError, &p.ca}), 1u);
+	EXPECT_EQ(p.w.count_events({Told::QpEvent, &p.a, HCA_EVENT_QP_FATAL}), 1u);
+	EXPECT_EQ(p.a.state(), HCA_QPS_ERR);
+	EXPECT_EQ(p.da.stat(HCA_STAT_ERR_CQ_OVERRUN), 1u);
+	/* what is in the ring stays, and room comes too late */
+	auto wcs = p.ca.poll_all();
+	ASSERT_EQ(wcs.size(), 4u);
+	for (u16 i = 0; i < 4; i++)
+		EXPECT_EQ(wcs[i].index, i);
+	p.a.post(Wqe::nop());
+	expect_none(p.ca);
+	EXPECT_EQ(p.w.count_events({Told::CqError, &p.ca}), 1u);
+}
+
+TEST(Cq, AResponderThatCannotCompleteFailsBothSides)
+{
+	for (bool imm : {false, true}) {
+		Pair p({.connect = false, .cq_entries = 4});
+		Counter &c = p.w.add_counter(p.db);
+		ASSERT_EQ(p.b.attach(c, 1u << HCA_CLASS_REMOTE_WRITE), 0);
+		p.b.connect(p.a);
+		p.a.connect(p.b);
+		for (int i = 0; i < 4; i++)
+			p.b.stage(Wqe::nop());
+		p.b.ring();
+		p.b.post_recv(p.kb.sge(0, 8));
+		Wqe wqe = imm ? Wqe::write_imm(p.kb.addr(), p.kb.key(), 1) : Wqe::send();
+		p.post(wqe.sge(p.ka.sge(0, 8)));
+		expect_failed(one(p.ca), HCA_CQE_REQ_ERR, HCA_SYND_REMOTE_OP, 0);
+		EXPECT_EQ(p.b.state(), HCA_QPS_ERR);
+		EXPECT_EQ(p.w.count_events({Told::CqError, &p.cb}), 1u);
+		EXPECT_EQ(p.cb.poll_all().size(), 4u);
+		EXPECT_EQ(c.comp(), 0u);
+		EXPECT_EQ(c.err(), imm ? 1u : 0u);
+		p.mb.accept(0, 8);
+	}
+}
+
+TEST(Cq, UnsignaledRequestsNeedNoRoom)
+{
+	Pair p({.cq_entries = 4});
+	nops(p, 4);
+	for (int i = 0; i < 20; i++)
+		p.post(Wqe::nop().signaled(false));
+	EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+	EXPECT_EQ(p.ca.poll_all().size(), 4u);
+}
+
+TEST(Cq, AConsumerIndexThatCannotBeReadsAsFull)
+{
+	for (u32 garbage : {1u, 100u, 0xfffffffbu, 0x00fffffbu, 0x7fffffu}) {
+		Pair p({.cq_entries = 4});
+		p.ca.set_consumer_index_record(garbage);
+		nops(p, 4);
+		EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+		p.ca.set_consumer_index_record(garbage);
+		nops(p, 1);
+		/* 1 is what it says: one was taken */
+		EXPECT_EQ(p.a.state(), garbage == 1 ? HCA_QPS_RTS : HCA_QPS_ERR) << garbage;
+	}
+}
+
+TEST(Cq, WithoutOverrunChecksTheRingIsWrittenRoundAndRound)
+{
+	Pair p({.cq_entries = 4});
+	p.ca.hca()->ignore_overrun = true;
+	for (int i = 0; i < 3; i++)
+		nops(p, 3);
+	EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+	EXPECT_EQ(p.ca.hca()->pi, 9u);
+}
+
+TEST(CqEvent, AnUnarmedCqRaisesNone)
+{
+	Pair p;
+	nops(p, 3);
+	EXPECT_EQ(events_of(p, p.ca), 0u);
+}
+
+TEST(CqEvent, AnArmedCqRaisesOneForTheNextCompletion)
+{
+	Pair p;
+	p.ca.arm();
+	EXPECT_EQ(events_of(p, p.ca), 0u);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	nops(p, 5);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	EXPECT_EQ(p.da.stat(HCA_STAT_EVENTS), 1u);
+}
+
+TEST(CqEvent, ArmingAfterTheCompletionIsThereFiresAtOnce)
+{
+	Pair p;
+	nops(p, 1);
+	p.ca.arm();
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+}
+
+TEST(CqEvent, CompletionsAlreadyTakenDoNotFire)
+{
+	Pair p;
+	nops(p, 5);
+	p.ca.poll_all();
+	p.ca.arm();
+	EXPECT_EQ(events_of(p, p.ca), 0u);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+}
+
+TEST(CqEvent, ArmingTwiceBeforeTheEventIsTakenAsksForOne)
+{
+	Pair p;
+	p.ca.arm();
+	p.ca.arm();
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	p.ca.arm();
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	p.ca.take_event();
+	p.ca.arm();
+	EXPECT_EQ(events_of(p, p.ca), 2u);
+}
+
+TEST(CqEvent, ManyRoundsOfArmTakePollLoseNothing)
+{
+	Pair p;
+	for (u32 i = 1; i <= 50; i++) {
+		p.ca.arm();
+		nops(p, 1);
+		ASSERT_EQ(events_of(p, p.ca), i);
+		p.ca.take_event();
+		one(p.ca);
+	}
+}
+
+TEST(CqEvent, ASolicitedArmWaitsForASolicitedCompletion)
+{
+	Pair p;
+	auto send = [&](bool solicited) {
+		p.b.post_recv();
+		Wqe w = Wqe::send();
+		p.post(solicited ? w.solicited() : w);
+	};
+	p.cb.arm(true);
+	send(false);
+	EXPECT_EQ(events_of(p, p.cb), 0u);
+	send(true);
+	EXPECT_EQ(events_of(p, p.cb), 1u);
+	/* at the sender it means nothing */
+	p.ca.take_event();
+	p.ca.arm(true);
+	send(true);
+	EXPECT_EQ(events_of(p, p.ca), 0u);
+}
+
+TEST(CqEvent, AWriteWithImmediateMayBeSolicitedToo)
+{
+	Pair p;
+	p.b.post_recv();
+	p.cb.arm(true);
+	p.post(Wqe::write_imm(0, 0, 1).solicited());
+	EXPECT_EQ(events_of(p, p.cb), 1u);
+}
+
+TEST(CqEvent, ASolicitedArmFiresForAnyError)
+{
+	Pair p;
+	p.ca.arm(true);
+	p.post(Wqe::nop().opcode(0x3f));
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+
+	Pair q;
+	q.b.post_recv();
+	q.cb.arm(true);
+	q.b.to(HCA_QPS_ERR);
+	EXPECT_EQ(events_of(q, q.cb), 1u);
+}
+
+TEST(CqEvent, ASolicitedArmFiresAtOnceOnlyIfASolicitedCompletionWaits)
+{
+	for (bool solicited : {false, true}) {
+		Pair p;
+		p.b.post_recv();
+		p.b.post_recv();
+		Wqe w = Wqe::send();
+		p.post(solicited ? w.solicited() : w);
+		p.post(Wqe::send());
+		p.cb.arm(true);
+		EXPECT_EQ(events_of(p, p.cb), solicited ? 1u : 0u);
+	}
+	/* one that has been taken does not count */
+	Pair p;
+	p.b.post_recv();
+	p.b.post_recv();
+	p.post(Wqe::send().solicited());
+	one(p.cb);
+	p.post(Wqe::send());
+	p.cb.arm(true);
+	EXPECT_EQ(events_of(p, p.cb), 0u);
+}
+
+TEST(CqEvent, ASolicitedArmCanBeWidened)
+{
+	Pair p;
+	p.ca.arm(true);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 0u);
+	p.ca.arm(false);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+}
+
+TEST(CqEvent, AnyArmRecordIsHarmless)
+{
+	Pair p;
+	for (u32 i = 0; i < 5000; i++) {
+		p.ca.set_arm_record(i * 2654435761u);
+		hca_cq_arm(p.ca.hca());
+		if (i % 7 == 0) {
+			nops(p, 1);
+			ASSERT_TRUE(one(p.ca).ok());
+		}
+	}
+	EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+}
+
+TEST(CqResize, CompletionsGoOnInTheNewRing)
+{
+	for (auto [from, to] : {std::pair{8u, 32u}, {32u, 8u}, {8u, 8u}, {16u, 64u}, {256u, 4u}}) {
+		for (u32 before : {0u, 1u, 3u, 13u, 100u}) {
+			for (u32 waiting : {0u, 1u, 3u}) {
+				for (auto [s1, s2] : {std::pair{64u, 64u}, {64u, 128u}, {128u, 64u}}) {
+					SCOPED_TRACE(testing::Message() << from << " to " << to << " after " << before
+									<< " with " << waiting);
+					Pair p({.cq_entries = from, .cqe_size = s1});
+					u16 expect = 0;
+					for (u32 i = 0; i < before; i++) {
+						nops(p, 1);
+						ASSERT_EQ(one(p.ca).index, expect++);
+					}
+					nops(p, static_cast<int>(waiting));
+					ASSERT_EQ(p.ca.resize(to, s2), 0);
+					for (u32 i = 0; i < waiting; i++) {
+						auto wc = p.ca.poll();
+						ASSERT_TRUE(wc);
+						ASSERT_EQ(wc->index, expect++);
+					}
+					expect_none(p.ca);
+					for (int i = 0; i < 100; i++) {
+						nops(p, 2);
+						auto wcs = p.ca.poll_all();
+						ASSERT_EQ(wcs.size(), 2u);
+						ASSERT_EQ(wcs[0].index, expect++);
+						ASSERT_EQ(wcs[1].index, expect++);
+					}
+				}
+			}
+		}
+	}
+}
+
+TEST(CqResize, TheNewRingIsAsLargeAsItSaysAndNoLarger)
+{
+	Pair p({.cq_entries = 64});
+	nops(p, 3);
+	ASSERT_EQ(p.ca.resize(4), 0);
+	nops(p, 1);
+	EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+	EXPECT_EQ(p.w.count_events({Told::CqError, &p.ca}), 0u);
+	nops(p, 1);
+	EXPECT_EQ(p.w.count_events({Told::CqError, &p.ca}), 1u);
+	EXPECT_EQ(p.ca.poll_all().size(), 4u);
+}
+
+TEST(CqResize, IsRefusedWhenWhatWaitsDoesNotFit)
+{
+	Pair p({.cq_entries = 64});
+	nops(p, 9);
+	EXPECT_EQ(p.ca.resize(8), -EINVAL);
+	auto wcs = p.ca.poll_all();
+	EXPECT_EQ(wcs.size(), 9u);
+	EXPECT_EQ(p.ca.resize(8), 0);
+	nops(p, 8);
+	EXPECT_EQ(p.ca.poll_all().size(), 8u);
+}
+
+TEST(CqResize, IsRefusedWhenTheOldRingHasNoRoomForTheLastEntry)
+{
+	Pair p({.cq_entries = 4});
+	nops(p, 4);
+	EXPECT_EQ(p.ca.resize(64), -EINVAL);
+	EXPECT_TRUE(p.ca.poll());
+	EXPECT_EQ(p.ca.resize(64), 0);
+	EXPECT_EQ(p.ca.poll_all().size(), 3u);
+}
+
+TEST(CqResize, IsRefusedAfterAnOverrun)
+{
+	Pair p({.cq_entries = 4});
+	nops(p, 5);
+	p.ca.poll_all();
+	EXPECT_EQ(p.ca.resize(64), -EINVAL);
+}
+
+TEST(CqResize, AnArmedCqStaysArmed)
+{
+	Pair p;
+	p.ca.arm();
+	ASSERT_EQ(p.ca.resize(16), 0);
+	EXPECT_EQ(events_of(p, p.ca), 0u);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	p.ca.poll_all();
+	p.ca.take_event();
+	p.ca.arm();
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+}
