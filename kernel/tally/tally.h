@@ -4,15 +4,52 @@
 #define TALLY_H
 
 #include <linux/completion.h>
+#include <linux/etherdevice.h>
+#include <linux/hashtable.h>
+#include <linux/idr.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/refcount.h>
+#include <linux/workqueue.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/mlx5-abi.h>
+#include <rdma/uverbs_ioctl.h>
 #include "../comp_cntr/ib_comp_cntr.h"
 #include "../hca/hca.h"
+#include "compat.h"
 #include "doorbell.h"
 #include "engine.h"
+
+#define TALLY_VERSION_MAJOR 0
+#define TALLY_VERSION_MINOR 1
+#define TALLY_VERSION_SUB   0
+#define TALLY_VERSION                                                                                              \
+	__stringify(TALLY_VERSION_MAJOR) "." __stringify(TALLY_VERSION_MINOR) "." __stringify(TALLY_VERSION_SUB)
+
+/* What a device can do; Documentation/rdma/tally.rst lists them. */
+enum {
+	TALLY_MAX_QP	     = 64 * 1024,
+	TALLY_MAX_CQ	     = 64 * 1024,
+	TALLY_MAX_SRQ	     = 64 * 1024,
+	TALLY_MAX_MR	     = 64 * 1024,
+	TALLY_MAX_PD	     = 64 * 1024,
+	TALLY_MAX_CNTR	     = 64 * 1024,
+	TALLY_MAX_AH	     = 64 * 1024,
+	TALLY_MAX_CQE	     = 4 * 1024 * 1024 - 1,
+	TALLY_MAX_WQES	     = 32768,	/* slots of a send queue, entries of a receive queue */
+	TALLY_MAX_SEND_SGE   = 30,
+	TALLY_MAX_SRQ_SGE    = HCA_MAX_RECV_SGE - 1,	/* one unit of the WQE links it */
+	TALLY_MAX_RD_ATOMIC  = 16,
+	TALLY_MAX_SQ_WQE     = HCA_WQE_MAX_DS * HCA_WQE_DS,
+	TALLY_MAX_RQ_SHIFT   = 9,
+	TALLY_MIN_RQ_SHIFT   = 4,
+	TALLY_MIN_SRQ_SHIFT  = 5,
+	TALLY_MAX_UARS	     = 256,
+	TALLY_NUM_GIDS	     = 256,
+};
+
+#define TALLY_MAX_MR_SIZE (64ull << 30)
 
 /* Driver statistics, beside those of struct hca_stats. */
 enum tally_stat {
@@ -32,45 +69,244 @@ struct tally_stats {
 
 #define tally_stat_inc(dev, index) this_cpu_inc((dev)->stats->v[(index)])
 
+/**
+ * struct tally_dev - a device
+ * @ib: what ib_core knows of it
+ * @hca: the virtual HCA
+ * @engine: its thread
+ * @stats: the driver's own, per CPU
+ * @ndev: only to be compared with; ib_core holds the reference, and only until the device is unregistered
+ * @cqs: struct tally_cq by number
+ * @srqs: struct tally_srq by number
+ * @pdns: numbers of protection domains
+ * @key_variant: lower 8 bits of the next memory key
+ * @num_cntrs: completion counters that exist
+ * @cntr_wait: waits of threads for completion counters, see counters.c
+ * @cntr_wait_lock: for @cntr_wait
+ * @registered: link in the list of main.c, under its mutex
+ * @reap: takes the device off that list, see link.c
+ * @link: link in the list of route.c; what follows is under that file's lock
+ * @net: the netdev's network namespace; a name to be compared with, no reference
+ * @mac: the netdev's address
+ * @mtu: largest packet that fits into the netdev's
+ * @port_up: the netdev runs and has a carrier
+ * @gids: GID table
+ * @gid_used: which of its entries are valid
+ *
+ * Lifetime: newlink allocates it, ops.dealloc_driver releases what it points to, ib_core frees it.
+ */
 struct tally_dev {
 	struct ib_device ib;
 	struct hca_dev hca;
 	struct tally_engine *engine;
 	struct tally_stats __percpu *stats;
-	struct net_device *ndev; /* not held; see link.c */
-	/* cqs: struct tally_cq by number; srqs: struct tally_srq by number.  See struct hca_table. */
+	struct net_device *ndev;
 	struct hca_table cqs;
 	struct hca_table srqs;
-	struct list_head link; /* list of devices, see route.c */
+	struct ida pdns;
+	atomic_t key_variant;
 	atomic_t num_cntrs;
+	struct list_head cntr_wait;
+	spinlock_t cntr_wait_lock;
+
+	struct list_head registered;
+	struct work_struct reap;
+
+	struct list_head link;
+	const struct net *net;
+	u8 mac[ETH_ALEN];
+	enum ib_mtu mtu;
+	bool port_up;
+	union ib_gid gids[TALLY_NUM_GIDS];
+	DECLARE_BITMAP(gid_used, TALLY_NUM_GIDS);
 };
 
+/**
+ * struct tally_ucontext - an open device of a process
+ * @ib: what ib_core knows of it
+ * @uars: doorbell pages, see doorbell.c
+ * @num_uars: how many
+ * @cqe_version: 1 if CQEs name QPs by the user's own index, 0 if by number
+ * @devx: may use the device's command interface
+ * @db_pages: pinned pages with doorbell records, see dbrec.c
+ * @db_lock: for @db_pages
+ *
+ * Constant but for @db_pages.  Outlives the objects made in it.
+ */
 struct tally_ucontext {
 	struct ib_ucontext ib;
-	struct tally_uars *uars; /* doorbell.h */
+	struct tally_uars *uars;
+	u32 num_uars;
+	u8 cqe_version;
+	bool devx;
+	DECLARE_HASHTABLE(db_pages, 7);
+	struct mutex db_lock;
 };
 
+struct tally_pd {
+	struct ib_pd ib;
+	u32 pdn;
+};
+
+/**
+ * struct tally_ring - user memory that the HCA reads and writes as a queue
+ * @umem: pins it
+ * @vmap: its kernel mapping, NULL if the pages lie side by side anyway
+ * @addr: kernel address of its first byte
+ */
+struct tally_ring {
+	struct ib_umem *umem;
+	void *vmap;
+	void *addr;
+};
+
+struct tally_db_page;
+
+/**
+ * struct tally_dbrec - a doorbell record in user memory
+ * @page: the pinned page that holds it
+ * @addr: its kernel address
+ */
+struct tally_dbrec {
+	struct tally_db_page *page;
+	__be32 *addr;
+};
+
+/**
+ * struct tally_blocks - memory as equally large pieces, for struct hca_mkey
+ * @addr: kernel addresses of the pieces; &@one if there is but one
+ * @one: see @addr
+ * @num: how many
+ * @shift: log2 of their size
+ * @first_offset: where in the first piece the memory begins
+ */
+struct tally_blocks {
+	u8 **addr;
+	u8 *one;
+	u32 num;
+	u8 shift;
+	u64 first_offset;
+};
+
+struct dma_buf;
+struct dma_buf_attachment;
+
+/**
+ * struct tally_dmabuf - a dma-buf that is mapped for the CPU and stays where it is
+ * @dmabuf: the buffer, referenced; NULL when there is none
+ * @attach: pins an exporter's memory that would move otherwise, else NULL
+ * @vmap: the exporter's kernel mapping of all of it, or NULL:
+ * @umem: its pages, of an exporter that has user mappings only
+ */
+struct tally_dmabuf {
+	struct dma_buf *dmabuf;
+	struct dma_buf_attachment *attach;
+	void *vmap;
+	struct ib_umem *umem;
+};
+
+/**
+ * struct tally_mr - a memory region
+ * @ib: what ib_core knows of it
+ * @hca: the key, published from registration to deregistration
+ * @blocks: what the key stands for
+ * @umem: the pinned user memory, or NULL
+ * @dmabuf: the buffer, for a region of one
+ * @access: enum ib_access_flags
+ *
+ * Registration, re-registration and deregistration of one region exclude each other (ib_core's uobject lock).
+ */
+struct tally_mr {
+	struct ib_mr ib;
+	struct hca_mkey hca;
+	struct tally_blocks blocks;
+	struct ib_umem *umem;
+	struct tally_dmabuf dmabuf;
+	int access;
+};
+
+/**
+ * struct tally_cq - a completion queue
+ * @ib: what ib_core knows of it
+ * @hca: the queue itself
+ * @cqn: number
+ * @ctx: whose it is
+ * @uar_link: CQs of a context, under the lock in struct tally_uars
+ * @ring: the entries
+ * @dbrec: consumer index and arm record
+ * @resize_lock: one resize at a time; covers @ring
+ */
 struct tally_cq {
 	struct ib_cq ib;
 	struct hca_cq hca;
 	u32 cqn;
 	struct tally_ucontext *ctx;
-	struct list_head uar_link; /* CQs of a context, under the lock in struct tally_uars */
+	struct list_head uar_link;
+	struct tally_ring ring;
+	struct tally_dbrec dbrec;
+	struct mutex resize_lock;
 };
 
-/*
+/**
+ * struct tally_srq - a shared receive queue
+ * @ib: what ib_core knows of it
+ * @hca: the queue itself
+ * @srqn: number
+ * @ctx: whose it is
+ * @ring: WQEs
+ * @dbrec: producer index
+ * @max_sge: what a WQE can name
+ */
+struct tally_srq {
+	struct ib_srq ib;
+	struct hca_srq hca;
+	u32 srqn;
+	struct tally_ucontext *ctx;
+	struct tally_ring ring;
+	struct tally_dbrec dbrec;
+	u32 max_sge;
+};
+
+/**
+ * struct tally_qp - a queue pair
+ * @ib: what ib_core knows of it
+ * @hca: the queues and the state
+ * @work: its place in the engine
+ * @bfreg: its doorbell register
+ * @bfreg_link: QPs of a doorbell register, see doorbell.c
  * @refs: one of the owner, one of each doorbell that is running the QP.  A QP found by number or on a list
- * under RCU or a lock is taken with refcount_inc_not_zero(); destroy drops the owner's and waits for @gone.
+ *	under RCU or a lock is taken with refcount_inc_not_zero(); destroy drops the owner's and waits for @gone.
+ * @gone: the last reference is gone
+ * @ctx: whose it is
+ * @ring: receive WQEs, then send WQEs
+ * @dbrec: producer indices
+ * @lock: one modify, query or attach at a time; covers what follows
+ * @attr: attributes as set, but for those that change by themselves
+ * @dgid: the peer's address; under route.c's lock, too
+ * @dmac: its MAC; likewise
+ * @routed: @dgid and @dmac are set; likewise
+ * @init: capabilities asked for and given
+ * @sqd_notify: raise an event when the send queue has drained
  */
 struct tally_qp {
 	struct ib_qp ib;
 	struct hca_qp hca;
 	struct tally_work work;
 	struct tally_bfreg *bfreg;
-	struct list_head bfreg_link; /* QPs of a doorbell register, see doorbell.c */
+	struct list_head bfreg_link;
 	refcount_t refs;
 	struct completion gone;
 	struct tally_ucontext *ctx;
+	struct tally_ring ring;
+	struct tally_dbrec dbrec;
+	struct mutex lock;
+	struct ib_qp_attr attr;
+	union ib_gid dgid;
+	u8 dmac[ETH_ALEN];
+	bool routed;
+	struct ib_qp_cap cap;
+	enum ib_sig_type sig_type;
+	bool sqd_notify;
 };
 
 static inline struct tally_dev *to_tdev(struct ib_device *ib)
@@ -78,14 +314,44 @@ static inline struct tally_dev *to_tdev(struct ib_device *ib)
 	return container_of(ib, struct tally_dev, ib);
 }
 
+static inline struct tally_dev *hca_to_tdev(struct hca_dev *hca)
+{
+	return container_of(hca, struct tally_dev, hca);
+}
+
 static inline struct tally_ucontext *to_tctx(struct ib_ucontext *ib)
 {
 	return container_of(ib, struct tally_ucontext, ib);
 }
 
+static inline struct tally_pd *to_tpd(struct ib_pd *ib)
+{
+	return container_of(ib, struct tally_pd, ib);
+}
+
+static inline struct tally_mr *to_tmr(struct ib_mr *ib)
+{
+	return container_of(ib, struct tally_mr, ib);
+}
+
 static inline struct tally_cq *to_tcq(struct ib_cq *ib)
 {
 	return container_of(ib, struct tally_cq, ib);
+}
+
+static inline struct tally_cq *hca_to_tcq(struct hca_cq *hca)
+{
+	return container_of(hca, struct tally_cq, hca);
+}
+
+static inline struct tally_srq *to_tsrq(struct ib_srq *ib)
+{
+	return container_of(ib, struct tally_srq, ib);
+}
+
+static inline struct tally_srq *hca_to_tsrq(struct hca_srq *hca)
+{
+	return container_of(hca, struct tally_srq, hca);
 }
 
 static inline struct tally_qp *to_tqp(struct ib_qp *ib)
@@ -103,5 +369,112 @@ static inline void tally_qp_put(struct tally_qp *qp)
 	if (refcount_dec_and_test(&qp->refs))
 		complete(&qp->gone);
 }
+
+/* link.c: devices come and go with their netdevs */
+int tally_link_init(void);
+void tally_link_exit(void);
+void tally_dealloc_driver(struct ib_device *ib);
+
+/* device.c: what the device and its port are */
+struct tally_dev *tally_dev_alloc(struct net_device *ndev);
+void tally_dev_free_parts(struct tally_dev *dev);
+
+/* events.c: what the HCA asks of its driver */
+extern const struct hca_ops tally_hca_ops;
+
+/* route.c: which device answers at an address */
+extern u32 tally_fabric_gen;
+void tally_fabric_join(struct tally_dev *dev);
+void tally_fabric_leave(struct tally_dev *dev);
+bool tally_fabric_set_port(struct tally_dev *dev, bool up);
+void tally_fabric_set_netdev(struct tally_dev *dev, const struct net_device *ndev);
+void tally_qp_set_route(struct tally_qp *qp, const union ib_gid *dgid, const u8 *dmac);
+struct hca_dev *tally_route(struct hca_qp *hca);
+int tally_add_gid(const struct ib_gid_attr *attr, void **context);
+int tally_del_gid(const struct ib_gid_attr *attr, void **context);
+
+/* context.c */
+int tally_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata);
+void tally_dealloc_ucontext(struct ib_ucontext *ib);
+int tally_query_ucontext(struct ib_ucontext *ib, struct uverbs_attr_bundle *attrs);
+void tally_disassociate_ucontext(struct ib_ucontext *ib);
+int tally_mmap(struct ib_ucontext *ib, struct vm_area_struct *vma);
+extern const struct uapi_definition tally_context_defs[];
+
+/* pd.c */
+int tally_alloc_pd(struct ib_pd *ib, struct ib_udata *udata);
+int tally_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata);
+extern const struct uapi_definition tally_pd_defs[];
+
+/* pages.c: user memory as the HCA wants to see it */
+int tally_ring_map(struct tally_ring *ring, struct ib_device *device, u64 addr, size_t size);
+void tally_ring_unmap(struct tally_ring *ring);
+int tally_blocks_of_umem(struct tally_blocks *blocks, struct ib_umem *umem, u64 addr);
+void tally_blocks_of_range(struct tally_blocks *blocks, void *addr);
+void tally_blocks_free(struct tally_blocks *blocks);
+
+/* dbrec.c: doorbell records */
+int tally_dbrec_map(struct tally_dbrec *db, struct tally_ucontext *ctx, u64 addr, u32 size);
+void tally_dbrec_unmap(struct tally_dbrec *db, struct tally_ucontext *ctx);
+
+/* dmabuf.c */
+int tally_dmabuf_map(struct tally_dmabuf *buf, struct ib_device *device, int fd, u64 offset, u64 length,
+		     int access);
+void tally_dmabuf_unmap(struct tally_dmabuf *buf);
+
+/* mr.c */
+struct ib_mr *tally_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access,
+				struct ib_udata *udata);
+struct ib_mr *tally_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length, u64 iova, int fd, int access,
+				       TALLY_DMABUF_ATTRS *attrs);
+struct ib_mr *tally_rereg_user_mr(struct ib_mr *ib, int flags, u64 start, u64 length, u64 iova, int access,
+				  struct ib_pd *pd, struct ib_udata *udata);
+int tally_dereg_mr(struct ib_mr *ib, struct ib_udata *udata);
+
+/* cq.c */
+int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_CREATE_CQ_ATTRS *attrs);
+int tally_resize_cq(struct ib_cq *ib, int entries, struct ib_udata *udata);
+int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata);
+
+/* srq.c */
+int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib_udata *udata);
+int tally_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		     struct ib_udata *udata);
+int tally_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr);
+int tally_destroy_srq(struct ib_srq *ib, struct ib_udata *udata);
+
+/* qp.c */
+int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata);
+int tally_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
+
+/* modify_qp.c */
+int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
+int tally_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_qp_init_attr *init);
+
+/* ah.c */
+int tally_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct ib_udata *udata);
+int tally_destroy_ah(struct ib_ah *ib, u32 flags);
+
+/* counters.c */
+extern const struct ib_comp_cntr_ops tally_cntr_ops;
+void tally_cntr_event(struct hca_counter *hca);
+void tally_qp_put_cntrs(struct tally_qp *qp);
+
+/* stats.c */
+struct rdma_hw_stats *tally_alloc_hw_port_stats(struct ib_device *ib, u32 port);
+int tally_get_hw_stats(struct ib_device *ib, struct rdma_hw_stats *stats, u32 port, int index);
+
+/* restrack.c */
+int tally_fill_res_mr(struct sk_buff *msg, struct ib_mr *ib);
+int tally_fill_res_cq(struct sk_buff *msg, struct ib_cq *ib);
+int tally_fill_res_qp(struct sk_buff *msg, struct ib_qp *ib);
+int tally_fill_res_srq(struct sk_buff *msg, struct ib_srq *ib);
+
+/* devx.c: the device's command interface */
+extern const struct uapi_definition tally_devx_defs[];
+
+/* udata.c */
+int tally_udata_get(void *req, size_t size, size_t min, struct ib_udata *udata);
+int tally_udata_put(const void *resp, size_t size, struct ib_udata *udata);
 
 #endif /* TALLY_H */

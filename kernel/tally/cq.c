@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Completion queues. */
+#include "tally.h"
+
+/* One entry more than asked for: the verbs count what fits besides the one in use. */
+static int ring_entries(int cqe, u32 *entries)
+{
+	if (cqe < 1 || cqe > TALLY_MAX_CQE)
+		return -EINVAL;
+	*entries = roundup_pow_of_two((u32)cqe + 1);
+	return 0;
+}
+
+static bool valid_cqe_size(u32 size)
+{
+	return size == 64 || size == 128;
+}
+
+static int check_request(const struct ib_cq_init_attr *attr, const struct mlx5_ib_create_cq *req)
+{
+	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)
+		return -EOPNOTSUPP;
+	if (req->cqe_comp_en)
+		return -EOPNOTSUPP;
+	if (req->flags || req->reserved0 || req->reserved1)
+		return -EINVAL;
+	if (!valid_cqe_size(req->cqe_size) || !IS_ALIGNED(req->buf_addr, HCA_CQE_SIZE))
+		return -EINVAL;
+	return 0;
+}
+
+/**
+ * tally_create_cq - ib_device_ops.create_cq
+ * @ib: the queue
+ * @attr: how large
+ * @attrs: where the library has put it
+ *
+ * Return: 0 or a negative errno.
+ */
+int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_CREATE_CQ_ATTRS *attrs)
+{
+	struct ib_udata *udata = tally_create_cq_udata(attrs);
+	struct tally_ucontext *ctx = rdma_udata_to_drv_context(udata, struct tally_ucontext, ib);
+	struct tally_dev *dev = to_tdev(ib->device);
+	struct tally_cq *cq = to_tcq(ib);
+	struct mlx5_ib_create_cq_resp resp = {};
+	struct mlx5_ib_create_cq req;
+	u32 entries;
+	int ret;
+
+	ret = tally_udata_get(&req, sizeof(req), offsetof(struct mlx5_ib_create_cq, cqe_comp_en), udata);
+	if (ret)
+		return ret;
+	ret = check_request(attr, &req);
+	if (ret)
+		return ret;
+	ret = ring_entries(attr->cqe, &entries);
+	if (ret)
+		return ret;
+
+	cq->ctx = ctx;
+	mutex_init(&cq->resize_lock);
+	ret = tally_ring_map(&cq->ring, ib->device, req.buf_addr, (size_t)entries * req.cqe_size);
+	if (ret)
+		return ret;
+	ret = tally_dbrec_map(&cq->dbrec, ctx, req.db_addr, 2 * sizeof(__be32));
+	if (ret)
+		goto err_ring;
+	ret = hca_table_reserve(&dev->cqs, &cq->cqn);
+	if (ret)
+		goto err_dbrec;
+	hca_cq_init(&cq->hca, &dev->hca, cq->ring.addr, entries, req.cqe_size, cq->dbrec.addr);
+	cq->hca.ignore_overrun = attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+	ib->cqe = entries - 1;
+
+	resp.cqn = cq->cqn;
+	ret = tally_udata_put(&resp, sizeof(resp), udata);
+	if (ret)
+		goto err_number;
+	hca_table_publish(&dev->cqs, cq->cqn, cq);
+	tally_uar_add_cq(ctx, cq);
+	return 0;
+
+err_number:
+	hca_table_release(&dev->cqs, cq->cqn);
+err_dbrec:
+	tally_dbrec_unmap(&cq->dbrec, ctx);
+err_ring:
+	tally_ring_unmap(&cq->ring);
+	return ret;
+}
+
+/**
+ * tally_resize_cq - ib_device_ops.resize_cq
+ * @ib: the queue
+ * @entries: new size
+ * @udata: where the library has put the new ring
+ *
+ * Return: 0; -EINVAL if what is in it does not fit; another negative errno.
+ */
+int tally_resize_cq(struct ib_cq *ib, int entries, struct ib_udata *udata)
+{
+	struct tally_cq *cq = to_tcq(ib);
+	struct mlx5_ib_resize_cq req;
+	struct tally_ring ring = {};
+	u32 num;
+	int ret;
+
+	ret = tally_udata_get(&req, sizeof(req), sizeof(req), udata);
+	if (ret)
+		return ret;
+	if (req.reserved0 || req.reserved1 || !valid_cqe_size(req.cqe_size) ||
+	    !IS_ALIGNED(req.buf_addr, HCA_CQE_SIZE))
+		return -EINVAL;
+	ret = ring_entries(entries, &num);
+	if (ret)
+		return ret;
+
+	mutex_lock(&cq->resize_lock);
+	if (num == ib->cqe + 1)
+		goto out;
+	ret = tally_ring_map(&ring, ib->device, req.buf_addr, (size_t)num * req.cqe_size);
+	if (ret)
+		goto out;
+	ret = hca_cq_resize(&cq->hca, ring.addr, num, req.cqe_size);
+	if (!ret) {
+		/* Nothing is written to the old ring any more. */
+		swap(cq->ring, ring);
+		ib->cqe = num - 1;
+	}
+	tally_ring_unmap(&ring);
+out:
+	mutex_unlock(&cq->resize_lock);
+	return ret;
+}
+
+/**
+ * tally_destroy_cq - ib_device_ops.destroy_cq
+ * @ib: no QP uses it any more
+ * @udata: unused
+ *
+ * Return: 0.
+ */
+int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
+{
+	struct tally_cq *cq = to_tcq(ib);
+	struct tally_dev *dev = to_tdev(ib->device);
+
+	tally_uar_del_cq(cq);
+	hca_table_hide(&dev->cqs, cq->cqn);
+	/* A doorbell that found it by number may still be arming it. */
+	synchronize_rcu_expedited();
+	hca_table_release(&dev->cqs, cq->cqn);
+	tally_dbrec_unmap(&cq->dbrec, cq->ctx);
+	tally_ring_unmap(&cq->ring);
+	return 0;
+}

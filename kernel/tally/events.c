@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the virtual HCA asks of its driver, all of it under the HCA's spinlocks: events, and work for the engine. */
+#include "tally.h"
+
+static void cq_event(struct hca_cq *hca)
+{
+	struct ib_cq *cq = &hca_to_tcq(hca)->ib;
+
+	if (cq->comp_handler)
+		cq->comp_handler(cq, cq->cq_context);
+}
+
+static void cq_error(struct hca_cq *hca)
+{
+	struct ib_cq *cq = &hca_to_tcq(hca)->ib;
+	struct ib_event event = { .device = cq->device, .event = IB_EVENT_CQ_ERR, .element.cq = cq };
+
+	if (cq->event_handler)
+		cq->event_handler(&event, cq->cq_context);
+}
+
+static void srq_limit(struct hca_srq *hca)
+{
+	struct ib_srq *srq = &hca_to_tsrq(hca)->ib;
+	struct ib_event event = { .device = srq->device, .event = IB_EVENT_SRQ_LIMIT_REACHED, .element.srq = srq };
+
+	if (srq->event_handler)
+		srq->event_handler(&event, srq->srq_context);
+}
+
+static void qp_event(struct hca_qp *hca, enum hca_event what)
+{
+	static const enum ib_event_type types[] = {
+		[HCA_EVENT_QP_FATAL]	  = IB_EVENT_QP_FATAL,
+		[HCA_EVENT_QP_REQ_ERR]	  = IB_EVENT_QP_REQ_ERR,
+		[HCA_EVENT_QP_ACCESS_ERR] = IB_EVENT_QP_ACCESS_ERR,
+		[HCA_EVENT_QP_LAST_WQE]	  = IB_EVENT_QP_LAST_WQE_REACHED,
+		[HCA_EVENT_COMM_EST]	  = IB_EVENT_COMM_EST,
+		[HCA_EVENT_SQ_DRAINED]	  = IB_EVENT_SQ_DRAINED,
+	};
+	struct tally_qp *qp = hca_to_tqp(hca);
+	struct ib_event event = { .device = qp->ib.device, .event = types[what], .element.qp = &qp->ib };
+
+	if (what == HCA_EVENT_SQ_DRAINED && !READ_ONCE(qp->sqd_notify))
+		return;
+	if (qp->ib.event_handler)
+		qp->ib.event_handler(&event, qp->ib.qp_context);
+}
+
+static void kick(struct hca_qp *hca)
+{
+	tally_engine_kick(hca_to_tqp(hca));
+}
+
+static void timer(struct hca_qp *hca, u64 ns)
+{
+	tally_engine_timer(hca_to_tqp(hca), ns);
+}
+
+const struct hca_ops tally_hca_ops = {
+	.cq_event = cq_event,
+	.cq_error = cq_error,
+	.srq_limit = srq_limit,
+	.qp_event = qp_event,
+	.kick = kick,
+	.timer = timer,
+	.route = tally_route,
+	.counter_event = tally_cntr_event,
+};

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Queue pairs: creation and destruction. */
+#include "tally.h"
+
+/* Flags that ask for nothing this device would have to do differently. */
+#define QP_FLAGS_IGNORED (MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE)
+
+/* Where the two rings are in the user's buffer, once the numbers have been found good. */
+struct shape {
+	size_t rq_bytes;
+	size_t bytes;
+};
+
+static bool valid_count(u32 count)
+{
+	return count <= TALLY_MAX_WQES && (!count || is_power_of_2(count));
+}
+
+static int check_rq(const struct ib_qp_init_attr *init, const struct mlx5_ib_create_qp *req)
+{
+	if (init->srq)
+		return req->rq_wqe_count ? -EINVAL : 0;
+	if (!valid_count(req->rq_wqe_count) || req->rq_wqe_count < init->cap.max_recv_wr)
+		return -EINVAL;
+	if (!req->rq_wqe_count)
+		return 0;
+	if (req->rq_wqe_shift < TALLY_MIN_RQ_SHIFT || req->rq_wqe_shift > TALLY_MAX_RQ_SHIFT)
+		return -EINVAL;
+	if (init->cap.max_recv_sge > (1u << req->rq_wqe_shift) / sizeof(struct hca_wqe_data))
+		return -EINVAL;
+	return 0;
+}
+
+static int check_sq(const struct ib_qp_init_attr *init, const struct mlx5_ib_create_qp *req)
+{
+	if (!valid_count(req->sq_wqe_count) || req->sq_wqe_count < init->cap.max_send_wr)
+		return -EINVAL;
+	if (init->cap.max_send_sge > HCA_MAX_SEND_SGE || init->cap.max_inline_data > TALLY_MAX_SQ_WQE)
+		return -EINVAL;
+	return 0;
+}
+
+static int check_request(const struct ib_qp_init_attr *init, const struct mlx5_ib_create_qp *req,
+			 struct shape *shape)
+{
+	int ret;
+
+	if (init->qp_type != IB_QPT_RC || init->create_flags)
+		return -EOPNOTSUPP;
+	if (req->flags & ~QP_FLAGS_IGNORED)
+		return -EINVAL;
+	ret = check_rq(init, req);
+	if (ret)
+		return ret;
+	ret = check_sq(init, req);
+	if (ret)
+		return ret;
+	/* The send queue follows, and its slots are aligned to their size. */
+	shape->rq_bytes = (size_t)req->rq_wqe_count << (req->rq_wqe_count ? req->rq_wqe_shift : 0);
+	shape->bytes = shape->rq_bytes + ((size_t)req->sq_wqe_count << HCA_WQE_BB_SHIFT);
+	if (!IS_ALIGNED(req->buf_addr | shape->rq_bytes, HCA_WQE_BB))
+		return -EINVAL;
+	return 0;
+}
+
+/* What CQEs carry: the library's own index, or, for those without, the number of the SRQ. */
+static u32 user_index(const struct tally_ucontext *ctx, const struct ib_qp_init_attr *init,
+		      const struct mlx5_ib_create_qp *req)
+{
+	if (ctx->cqe_version)
+		return req->uidx & 0xffffff;
+	return init->srq ? to_tsrq(init->srq)->srqn : 0;
+}
+
+static int map_memory(struct tally_qp *qp, const struct mlx5_ib_create_qp *req, const struct shape *shape)
+{
+	int ret;
+
+	if (!shape->bytes)
+		return 0;
+	ret = tally_ring_map(&qp->ring, qp->ib.device, req->buf_addr, shape->bytes);
+	if (ret)
+		return ret;
+	ret = tally_dbrec_map(&qp->dbrec, qp->ctx, req->db_addr, 2 * sizeof(__be32));
+	if (ret)
+		tally_ring_unmap(&qp->ring);
+	return ret;
+}
+
+static void unmap_memory(struct tally_qp *qp)
+{
+	tally_dbrec_unmap(&qp->dbrec, qp->ctx);
+	tally_ring_unmap(&qp->ring);
+}
+
+static void init_hca(struct tally_qp *qp, const struct ib_qp_init_attr *init, const struct mlx5_ib_create_qp *req,
+		     const struct shape *shape)
+{
+	struct hca_qp_config cfg = {
+		.qpn = qp->ib.qp_num,
+		.pdn = to_tpd(qp->ib.pd)->pdn,
+		.type = HCA_QP_RC,
+		.user_index = user_index(qp->ctx, init, req),
+		.all_signaled = init->sq_sig_type == IB_SIGNAL_ALL_WR,
+		.send_cq = &to_tcq(init->send_cq)->hca,
+		.recv_cq = &to_tcq(init->recv_cq)->hca,
+		.srq = init->srq ? &to_tsrq(init->srq)->hca : NULL,
+		.sq_slots = req->sq_wqe_count,
+		.rq_entries = req->rq_wqe_count,
+		.rq_wqe_shift = req->rq_wqe_shift,
+		.dbrec = qp->dbrec.addr,
+	};
+
+	if (cfg.rq_entries)
+		cfg.rq_buf = qp->ring.addr;
+	if (cfg.sq_slots)
+		cfg.sq_buf = qp->ring.addr + shape->rq_bytes;
+	hca_qp_init(&qp->hca, &to_tdev(qp->ib.device)->hca, &cfg);
+}
+
+/**
+ * tally_create_qp - ib_device_ops.create_qp
+ * @ib: the queue pair
+ * @init: what kind and how large
+ * @udata: where the library has put it
+ *
+ * Return: 0; -EOPNOTSUPP for another transport, -EINVAL for numbers that do not fit together, -ENOMEM beyond the
+ *	device's limits; another negative errno.
+ */
+int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata)
+{
+	struct tally_ucontext *ctx = rdma_udata_to_drv_context(udata, struct tally_ucontext, ib);
+	struct tally_dev *dev = to_tdev(ib->device);
+	struct tally_qp *qp = to_tqp(ib);
+	struct mlx5_ib_create_qp_resp resp = {};
+	struct mlx5_ib_create_qp req;
+	struct shape shape;
+	int ret;
+
+	ret = tally_udata_get(&req, sizeof(req), offsetof(struct mlx5_ib_create_qp, uidx), udata);
+	if (ret)
+		return ret;
+	ret = check_request(init, &req, &shape);
+	if (ret)
+		return ret;
+
+	qp->ctx = ctx;
+	init->cap.max_recv_wr = req.rq_wqe_count;
+	init->cap.max_recv_sge = req.rq_wqe_count ? (1u << req.rq_wqe_shift) / sizeof(struct hca_wqe_data) : 0;
+	qp->cap = init->cap;
+	qp->sig_type = init->sq_sig_type;
+	refcount_set(&qp->refs, 1);
+	init_completion(&qp->gone);
+	mutex_init(&qp->lock);
+	ret = map_memory(qp, &req, &shape);
+	if (ret)
+		return ret;
+	ret = hca_table_reserve(&dev->hca.qps, &ib->qp_num);
+	if (ret)
+		goto err_memory;
+	init_hca(qp, init, &req, &shape);
+	tally_work_init(qp);
+	ret = tally_bfreg_bind(qp, &resp.bfreg_index);
+	if (ret)
+		goto err_number;
+	ret = tally_udata_put(&resp, sizeof(resp), udata);
+	if (ret)
+		goto err_bfreg;
+	hca_qp_publish(&qp->hca);
+	return 0;
+
+err_bfreg:
+	tally_bfreg_unbind(qp);
+	tally_engine_forget(qp);
+	tally_qp_put(qp);
+	wait_for_completion(&qp->gone);
+err_number:
+	hca_table_release(&dev->hca.qps, ib->qp_num);
+err_memory:
+	unmap_memory(qp);
+	return ret;
+}
+
+/**
+ * tally_destroy_qp - ib_device_ops.destroy_qp
+ * @ib: the queue pair, in any state
+ * @udata: unused
+ *
+ * Doorbells go first, then the engine, then peers that found it by number: after the grace period nobody is left
+ * who could touch its memory, its CQs or its counters.
+ *
+ * Return: 0.
+ */
+int tally_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
+{
+	struct tally_qp *qp = to_tqp(ib);
+	struct tally_dev *dev = to_tdev(ib->device);
+	const struct hca_qp_attr reset = { .mask = HCA_ATTR_STATE, .state = HCA_QPS_RESET };
+
+	hca_qp_unpublish(&qp->hca);
+	tally_bfreg_unbind(qp);
+	tally_engine_forget(qp);
+	tally_qp_put(qp);
+	wait_for_completion(&qp->gone);
+	hca_qp_modify(&qp->hca, &reset);
+	synchronize_rcu_expedited();
+
+	tally_qp_put_cntrs(qp);
+	hca_table_release(&dev->hca.qps, ib->qp_num);
+	unmap_memory(qp);
+	return 0;
+}
