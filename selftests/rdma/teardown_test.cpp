@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Whatever order things end in, nothing is left and nobody hangs.  Needs root: links are added and deleted.
+#include "ktap.hpp"
+#include "verbs.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <sys/wait.h>
+#include <tally/comp_cntr.h>
+#include <unistd.h>
+
+using namespace rdma;
+
+namespace {
+
+std::string output(const std::string &cmd)
+{
+	std::string text;
+	std::unique_ptr<FILE, Deleter<pclose>> f(popen(cmd.c_str(), "r"));
+	char buf[256];
+	while (f && fgets(buf, sizeof(buf), f.get()))
+		text += buf;
+	return text;
+}
+
+int run(const std::string &cmd) { return std::system((cmd + " >/dev/null 2>&1").c_str()); }
+
+// Objects of a kind that user space has on the device, as rdma(8) tells.
+long resources(const std::string &dev, const std::string &kind)
+{
+	std::istringstream words(output("rdma resource show " + dev));
+	for (std::string w; words >> w;)
+		if (w == kind && words >> w)
+			return std::stol(w);
+	return -1;
+}
+
+bool nothing_left(const std::string &dev)
+{
+	for (const char *kind : {"pd", "cq", "qp", "mr", "ctx", "srq"})
+		if (resources(dev, kind) > 0)
+			return false;
+	return true;
+}
+
+ibv_comp_cntr *create(Context &c)
+{
+	ibv_comp_cntr_init_attr a{};
+	ibv_comp_cntr *k = ibv_create_comp_cntr(c.get(), &a);
+	if (!k)
+		fail("create_comp_cntr");
+	return k;
+}
+
+void attach(ibv_qp *qp, ibv_comp_cntr *k, uint32_t ops)
+{
+	ibv_qp_attach_comp_cntr_attr a{};
+	a.op_mask = ops;
+	must(ibv_qp_attach_comp_cntr(qp, k, &a), "attach");
+}
+
+// Objects of every kind, half of them in use, and traffic without end.
+[[noreturn]] void busy_child(int ready, const std::string &dev)
+{
+	try {
+		Context c(dev);
+		ibv_comp_cntr *k = create(c), *unused = create(c);
+		(void)unused;
+		Pair p(c, {}, false);
+		attach(p.a.qp.get(), k, IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE);
+		attach(p.b.qp.get(), k, IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE);
+		p.connect();
+		Pd pd = alloc_pd(c);
+		ibv_srq_init_attr sa{};
+		sa.attr.max_wr = 16;
+		sa.attr.max_sge = 1;
+		Srq srq = own<Srq>(ibv_create_srq(pd.get(), &sa), "create_srq");
+		bool told = false;
+		for (;;) {
+			ibv_sge sge = p.a.mem->sge(0, 1 << 19);
+			for (int i = 0; i < 8; i++)
+				Wr(IBV_WR_RDMA_WRITE, {&sge, 1})
+				    .remote(p.b.mem->addr(), p.b.mem->rkey())
+				    .post(p.a.qp.get());
+			if (!told && write(ready, "x", 1) == 1)
+				told = true;
+			for (int i = 0; i < 8; i++)
+				expect_wc(p.a.scq.get());
+		}
+	} catch (const std::exception &) {
+		_exit(1);
+	}
+}
+
+// Starts a child and waits until it is in full swing.
+pid_t start(void (*body)(int, const std::string &), const std::string &dev)
+{
+	int fds[2];
+	if (pipe(fds))
+		fail("pipe");
+	std::fflush(nullptr);
+	const pid_t pid = fork();
+	if (!pid) {
+		close(fds[0]);
+		body(fds[1], dev);
+		_exit(0);
+	}
+	close(fds[1]);
+	char byte;
+	const bool ok = read(fds[0], &byte, 1) == 1;
+	close(fds[0]);
+	if (!ok)
+		fail("the child did not start", ECHILD);
+	return pid;
+}
+
+KTEST(teardown, "a process that is killed in the middle of its traffic leaves nothing")
+{
+	for (int i = 0; i < 10; i++) {
+		const pid_t pid = start(busy_child, device_name());
+		usleep(1000 * i);
+		kill(pid, SIGKILL);
+		int status;
+		ASSERT_EQ(waitpid(pid, &status, 0), pid);
+		EXPECT_TRUE(WIFSIGNALED(status)) << "it ended by itself";
+	}
+	EXPECT_TRUE(eventually([] { return nothing_left(device_name()); }))
+	    << output("rdma resource show " + device_name());
+}
+
+KTEST(teardown, "a process that exits without destroying anything leaves nothing, in whatever order it made it")
+{
+	for (int order = 0; order < 2; order++) {
+		std::fflush(nullptr);
+		const pid_t pid = fork();
+		if (!pid) {
+			try {
+				auto *c = new Context;
+				ibv_comp_cntr *k = order ? create(*c) : nullptr;
+				auto *p = new Pair(*c, {}, false);
+				if (!k)
+					k = create(*c);
+				attach(p->a.qp.get(), k, IBV_QP_ATTACH_COMP_CNTR_OP_SEND);
+				attach(p->b.qp.get(), k, IBV_QP_ATTACH_COMP_CNTR_OP_RECV);
+				_exit(0);
+			} catch (const std::exception &) {
+				_exit(1);
+			}
+		}
+		int status;
+		ASSERT_EQ(waitpid(pid, &status, 0), pid);
+		EXPECT_EQ(status, 0);
+	}
+	EXPECT_TRUE(eventually([] { return nothing_left(device_name()); }));
+}
+
+KTEST(teardown, "a process killed while it waits for a counter dies at once")
+{
+	const pid_t pid = start(
+	    [](int ready, const std::string &dev) {
+		    Context c(dev);
+		    ibv_comp_cntr *k = create(c);
+		    (void)!write(ready, "x", 1);
+		    tally_wait_comp_cntr(k, 1, 0, TALLY_COMP_CNTR_WAIT_FOREVER);
+	    },
+	    device_name());
+	usleep(100000);
+	kill(pid, SIGKILL);
+	int status;
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_TRUE(eventually([] { return nothing_left(device_name()); }));
+}
+
+// A link of our own on a netdev of our own, which may be taken away.
+struct Link {
+	std::string name = "tallytd", netdev = "tdnet";
+	bool there = false;
+
+	Link()
+	{
+		run("ip link delete " + netdev);
+		if (run("ip link add " + netdev + " type dummy && ip addr add 10.81.0.1/24 dev " + netdev +
+			" && ip link set " + netdev + " up"))
+			fail("ip link add", EINVAL);
+		there = run("rdma link add " + name + " type tally netdev " + netdev) == 0;
+		if (!there)
+			fail("rdma link add", EINVAL);
+		if (!eventually([this] { return ready(); }))
+			fail("the link has no address", ETIMEDOUT);
+	}
+	~Link()
+	{
+		remove();
+		run("ip link delete " + netdev);
+	}
+	bool remove() { return !there || (run("rdma link delete " + name) == 0 && !(there = false)); }
+	bool remove_netdev() { return run("ip link delete " + netdev) == 0 && !(there = false); }
+
+      private:
+	bool ready() const
+	{
+		try {
+			return Context(name).gid_index() >= 0;
+		} catch (const std::exception &) {
+			return false;
+		}
+	}
+};
+
+KTEST(teardown, "a link is deleted under a process in the middle of its traffic, which ends by itself")
+{
+	Link link;
+	const pid_t pid = start(
+	    [](int ready, const std::string &dev) {
+		    // Its last completion never comes, so it gives up soon: what counts is that the link goes.
+		    alarm(5);
+		    busy_child(ready, dev);
+	    },
+	    link.name);
+	EXPECT_TRUE(link.remove());
+	EXPECT_EQ(output("rdma link show").find(link.name), std::string::npos);
+	int status;
+	EXPECT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_FALSE(WIFSIGNALED(status) && (WTERMSIG(status) == SIGBUS || WTERMSIG(status) == SIGSEGV))
+	    << "a doorbell of a device that is gone must do no harm";
+}
+
+KTEST(teardown, "a link is deleted under a waiter, whose wait ends with ENODEV")
+{
+	Link link;
+	const pid_t pid = start(
+	    [](int ready, const std::string &dev) {
+		    Context c(dev);
+		    ibv_comp_cntr *k = create(c);
+		    (void)!write(ready, "x", 1);
+		    const int err = tally_wait_comp_cntr(k, 1, 0, TALLY_COMP_CNTR_WAIT_FOREVER);
+		    _exit(err == ENODEV || err == EIO ? 42 : err);
+	    },
+	    link.name);
+	usleep(100000);
+	EXPECT_TRUE(link.remove());
+	int status;
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(WEXITSTATUS(status), 42) << strerror(WEXITSTATUS(status));
+}
+
+KTEST(teardown, "a link is deleted while the process that used it holds everything open, and it may clean up later")
+{
+	Link link;
+	Context c(link.name);
+	ibv_comp_cntr *k = create(c);
+	{
+		Pair p(c, {}, false);
+		attach(p.a.qp.get(), k, IBV_QP_ATTACH_COMP_CNTR_OP_SEND);
+		p.connect();
+		ASSERT_TRUE(link.remove());
+		// The doorbell of a device that is gone goes nowhere.
+		ibv_sge sge = p.a.mem->sge(0, 8);
+		Wr(IBV_WR_RDMA_WRITE, {&sge, 1}).remote(p.b.mem->addr(), p.b.mem->rkey()).post(p.a.qp.get());
+		EXPECT_TRUE(empty(p.a.scq.get()));
+	}
+	ibv_destroy_comp_cntr(k);
+}
+
+KTEST(teardown, "a link goes with its netdev, under a process in the middle of its traffic")
+{
+	Link link;
+	const pid_t pid = start(
+	    [](int ready, const std::string &dev) {
+		    alarm(5);
+		    busy_child(ready, dev);
+	    },
+	    link.name);
+	EXPECT_TRUE(link.remove_netdev());
+	EXPECT_TRUE(eventually([&] { return output("rdma link show").find(link.name) == std::string::npos; }));
+	kill(pid, SIGKILL);
+	int status;
+	EXPECT_EQ(waitpid(pid, &status, 0), pid);
+}
+
+KTEST(teardown, "a second link on one netdev, and a name that is taken, are refused")
+{
+	Link link;
+	EXPECT_NE(run("rdma link add other type tally netdev " + link.netdev), 0);
+	EXPECT_NE(run("rdma link add " + device_name() + " type tally netdev " + link.netdev), 0);
+	Context c(link.name);
+	Pair p(c);
+	ibv_sge sge = p.a.mem->sge(0, 8);
+	Wr(IBV_WR_RDMA_WRITE, {&sge, 1}).remote(p.b.mem->addr(), p.b.mem->rkey()).post(p.a.qp.get());
+	EXPECT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
+}
+
+KTEST(teardown, "the port goes down and up with its netdev, and says so")
+{
+	Link link;
+	Context c(link.name);
+	auto state = [&] {
+		ibv_port_attr a{};
+		must(ibv_query_port(c.get(), 1, &a), "query_port");
+		return a.state;
+	};
+	auto event = [&](ibv_event_type type) {
+		ibv_async_event e{};
+		do {
+			must(ibv_get_async_event(c.get(), &e), "async event");
+			ibv_ack_async_event(&e);
+		} while (e.event_type != type);
+	};
+	EXPECT_EQ(state(), IBV_PORT_ACTIVE);
+	must(run("ip link set " + link.netdev + " down"), "down");
+	event(IBV_EVENT_PORT_ERR);
+	EXPECT_EQ(state(), IBV_PORT_DOWN);
+	must(run("ip link set " + link.netdev + " up"), "up");
+	event(IBV_EVENT_PORT_ACTIVE);
+	EXPECT_EQ(state(), IBV_PORT_ACTIVE);
+}
+
+} // namespace
