@@ -12,8 +12,6 @@ module_init(tally_init);
 static void __exit tally_exit(void)
 {
 	tally_link_exit();
-	/* Objects freed by RCU callbacks of this module's devices. */
-	rcu_barrier();
 }
 module_exit(tally_exit);
 
