@@ -15,7 +15,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 add_compile_options(-Wall -Wextra -Werror)
 
 if(TALLY_SANITIZE)
-	add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+	# -O1 comes after the build type's own level: the tests take no longer, their compilation a third of the time.
+	add_compile_options(-O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 	add_link_options(-fsanitize=address,undefined)
 endif()
 

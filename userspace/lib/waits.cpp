@@ -41,7 +41,7 @@ int wait(std::span<ibv_comp_cntr *const> cntrs, std::span<const tally_comp_cntr_
 		const auto *cntr = own(cntrs[i]);
 		if (!cntr || !cntr->facts->extensions)
 			return ENOTSUP;
-		if (cntrs[i]->context != cntrs[0]->context)
+		if (cntrs[i]->context != cntrs[0]->context || std::find(&cntrs[0], &cntrs[i], cntrs[i]) != &cntrs[i])
 			return EINVAL;
 		handles[i] = cntrs[i]->handle;
 	}

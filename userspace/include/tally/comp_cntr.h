@@ -128,7 +128,7 @@ int tally_wait_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t target, uint64_t e
 
 /**
  * tally_wait_comp_cntrs - sleep until some or all of several counters have reached their targets
- * @cntrs: 1 to TALLY_COMP_CNTR_WAIT_MAX counters of one device context
+ * @cntrs: 1 to TALLY_COMP_CNTR_WAIT_MAX different counters of one device context
  * @targets: a target and the known error count for each
  * @num: how many
  * @flags: TALLY_COMP_CNTR_WAIT_ANY: one reached target is enough; 0: all of them
@@ -136,7 +136,7 @@ int tally_wait_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t target, uint64_t e
  * @index: gets the place of the counter that ended the wait: of one that reached its target
  *	(TALLY_COMP_CNTR_WAIT_ANY, 0 returned), or whose error count moved (EIO returned).  May be NULL.
  *
- * Errors as of tally_wait_comp_cntr(); EINVAL: @num, @flags, or counters of different contexts.
+ * Errors as of tally_wait_comp_cntr(); EINVAL: @num, @flags, counters of different contexts, or the same one twice.
  */
 int tally_wait_comp_cntrs(struct ibv_comp_cntr *const *cntrs, const struct tally_comp_cntr_target *targets,
 			  uint32_t num, uint32_t flags, uint64_t timeout_ns, uint32_t *index);

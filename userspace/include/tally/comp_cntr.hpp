@@ -280,8 +280,8 @@ class comp_cntr : public comp_cntr_ref {
 
 struct group_options {
 	counts what = counts::operations;
-	std::uint32_t stride = 0;	 // bytes from one counter to the next; 0: side by side
-	std::optional<tally_memory> memory = std::nullopt; // none: the library's
+	std::uint32_t stride = 0; // bytes from one counter to the next; 0: side by side
+	tally_memory memory{};	  // by default the library's
 };
 
 // Counters side by side in one piece of memory, read and waited for together.
@@ -293,7 +293,7 @@ class comp_cntr_group {
 		attr.type = detail::type_of(options.what);
 		attr.num = size;
 		attr.stride = options.stride;
-		attr.memory = options.memory.value_or(tally_memory{});
+		attr.memory = options.memory;
 		auto *group = tally_create_comp_cntr_group(&context, &attr);
 		if (!group)
 			return error_of(errno);

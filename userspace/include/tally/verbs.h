@@ -100,7 +100,7 @@ struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *context, struct i
  * ibv_destroy_comp_cntr - destroy a completion counter
  * @cntr: the counter
  *
- * EBUSY: a queue pair holds it; it goes on counting.  It is released by the destruction of the queue pair.
+ * EBUSY: a queue pair holds it, until that is destroyed, or a thread waits on it; it goes on counting.
  */
 int ibv_destroy_comp_cntr(struct ibv_comp_cntr *cntr);
 

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Both ends of a copy against each other, over a data path in memory.
+#include "copy/transfer.hpp"
+#include "memory_path.hpp"
+#include "temporary_folder.hpp"
+
+#include <gtest/gtest.h>
+#include <random>
+#include <sys/socket.h>
+#include <thread>
+
+namespace {
+
+using namespace std::chrono_literals;
+using namespace tally::cli;
+using tally::test::memory_path;
+using tally::test::memory_wire;
+using tally::test::read_file;
+using tally::test::temporary_folder;
+using tally::test::write_file;
+
+struct ended {
+	exit_status status = exit_status::ok;
+	std::string text;
+	outcome result;
+};
+
+template <typename Run> ended end_of(control_channel &control, Run &&run)
+{
+	try {
+		return {exit_status::ok, "", run()};
+	} catch (const failure &f) {
+		control.complain(f);
+		return {f.status(), f.what(), {}};
+	}
+}
+
+std::string noise(std::size_t size)
+{
+	std::mt19937 random(static_cast<unsigned>(size));
+	std::string text(size, '\0');
+	for (auto &c : text)
+		c = static_cast<char>(random());
+	return text;
+}
+
+class copy : public testing::Test {
+    protected:
+	// Runs both ends, the receiver in a thread of its own.
+	void run(const std::string &from, const std::string &to, std::optional<std::uint64_t> size = std::nullopt)
+	{
+		int ends[2];
+		ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+		std::thread other([&, fd = ends[1]] {
+			control_channel control(unique_fd(fd), "the sender");
+			receiver = end_of(control, [&] {
+				destination file(to, "name");
+				memory_path path(wire, false);
+				progress bar(std::nullopt, false);
+				return receive_file(file, path, control, wire.ring, 0644, bar);
+			});
+		});
+		{
+			control_channel control(unique_fd(ends[0]), "the receiver");
+			sender = end_of(control, [&] {
+				source file(from, size);
+				memory_path path(wire, true);
+				progress bar(file.size(), false);
+				return send_file(file, path, control, wire.ring, bar);
+			});
+		}
+		other.join();
+	}
+
+	void expect_failure(exit_status sender_status, exit_status receiver_status)
+	{
+		EXPECT_EQ(sender.status, sender_status) << sender.text;
+		EXPECT_EQ(receiver.status, receiver_status) << receiver.text;
+	}
+
+	temporary_folder folder;
+	memory_wire wire{ring_geometry{.slots = 4, .chunk = 1000}};
+	ended sender, receiver;
+};
+
+class copy_sizes : public copy, public testing::WithParamInterface<std::size_t> {};
+
+TEST_P(copy_sizes, arrive_whole)
+{
+	const auto contents = noise(GetParam());
+	write_file(folder / "a", contents);
+	run(folder / "a", folder / "b");
+	expect_failure(exit_status::ok, exit_status::ok);
+	EXPECT_EQ(read_file(folder / "b"), contents);
+
+	const auto chunks = GetParam() / 1000 + 1;
+	EXPECT_EQ(sender.result.sender.bytes, GetParam());
+	EXPECT_EQ(sender.result.sender.chunks, chunks);
+	EXPECT_EQ(sender.result.sender.written, (wire::count{chunks, 0}));
+	EXPECT_EQ(sender.result.sender.arrived, (wire::count{chunks, 0})) << "a credit for each";
+	EXPECT_EQ(sender.result.receiver, receiver.result.receiver);
+	EXPECT_EQ(receiver.result.sender, sender.result.sender);
+	EXPECT_EQ(receiver.result.receiver.written, (wire::count{chunks, 0}));
+	EXPECT_LE(wire.most_in_flight, wire.ring.slots);
+}
+
+INSTANTIATE_TEST_SUITE_P(of, copy_sizes, testing::Values(0, 1, 7, 999, 1000, 1001, 3999, 4000, 4001, 123'457));
+
+TEST_F(copy, of_a_part_is_that_part)
+{
+	const auto contents = noise(5000);
+	write_file(folder / "a", contents);
+	run(folder / "a", folder / "b", 2000);
+	expect_failure(exit_status::ok, exit_status::ok);
+	EXPECT_EQ(read_file(folder / "b"), contents.substr(0, 2000));
+}
+
+TEST_F(copy, of_something_without_a_size_ends_with_it)
+{
+	run("/proc/self/status", folder / "b");
+	expect_failure(exit_status::ok, exit_status::ok);
+	EXPECT_NE(read_file(folder / "b").find("Name:"), std::string::npos);
+}
+
+TEST_F(copy, that_is_damaged_on_the_way_is_not_kept)
+{
+	write_file(folder / "a", noise(10'000));
+	wire.spoil_chunk = 5;
+	run(folder / "a", folder / "b");
+	expect_failure(exit_status::mismatch, exit_status::mismatch);
+	EXPECT_NE(sender.text.find("SHA-256"), std::string::npos);
+	EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST_F(copy, with_a_damaged_header_is_not_kept)
+{
+	write_file(folder / "a", noise(10'000));
+	wire.spoil_header = 7;
+	run(folder / "a", folder / "b");
+	expect_failure(exit_status::connection, exit_status::connection);
+	EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST_F(copy, to_a_full_disk_ends_both)
+{
+	write_file(folder / "a", noise(100'000));
+	run(folder / "a", "/dev/full");
+	expect_failure(exit_status::disk_full, exit_status::disk_full);
+	EXPECT_EQ(sender.text, receiver.text) << "the sender's user learns the same";
+}
+
+TEST_F(copy, to_where_nothing_can_be_ends_both)
+{
+	write_file(folder / "a", noise(100'000));
+	run(folder / "a", folder / "missing/b");
+	expect_failure(exit_status::destination, exit_status::destination);
+}
+
+TEST_F(copy, from_what_cannot_be_read_ends_both)
+{
+	run("/proc/self/mem", folder / "b");
+	expect_failure(exit_status::source, exit_status::source);
+	EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST_F(copy, whose_transfer_breaks_ends_both_and_leaves_nothing)
+{
+	write_file(folder / "a", noise(100'000));
+	wire.break_at_chunk = 6;
+	run(folder / "a", folder / "b");
+	EXPECT_NE(sender.status, exit_status::ok);
+	EXPECT_NE(receiver.status, exit_status::ok);
+	EXPECT_EQ(folder.entries(), 1u);
+}
+
+// One end alone, the other is silent or gone.
+class half_a_copy : public testing::Test {
+    protected:
+	half_a_copy()
+	{
+		int ends[2];
+		EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+		near = unique_fd(ends[0]);
+		far = unique_fd(ends[1]);
+	}
+
+	temporary_folder folder;
+	memory_wire wire{ring_geometry{.slots = 4, .chunk = 1000}};
+	unique_fd near, far;
+};
+
+TEST_F(half_a_copy, a_sender_whose_receiver_dies_ends_soon)
+{
+	write_file(folder / "a", noise(100'000));
+	std::thread death([&] {
+		std::this_thread::sleep_for(100ms);
+		far.reset();
+	});
+	const auto start = std::chrono::steady_clock::now();
+	control_channel control(std::move(near), "the receiver");
+	const auto sender = end_of(control, [&] {
+		source file(folder / "a", std::nullopt);
+		memory_path path(wire, true);
+		progress bar(file.size(), false);
+		return send_file(file, path, control, wire.ring, bar);
+	});
+	death.join();
+	EXPECT_EQ(sender.status, exit_status::peer_lost);
+	EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+	EXPECT_EQ(wire.receiver.arrived, wire.ring.slots) << "it waited for credits";
+}
+
+TEST_F(half_a_copy, a_receiver_whose_sender_dies_ends_soon_and_leaves_nothing)
+{
+	std::thread death([&] {
+		std::this_thread::sleep_for(100ms);
+		far.reset();
+	});
+	control_channel control(std::move(near), "the sender");
+	const auto receiver = end_of(control, [&] {
+		destination file(folder / "b", "");
+		memory_path path(wire, false);
+		progress bar(std::nullopt, false);
+		return receive_file(file, path, control, wire.ring, 0644, bar);
+	});
+	death.join();
+	EXPECT_EQ(receiver.status, exit_status::peer_lost);
+	EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST_F(half_a_copy, a_broken_transfer_is_explained_by_the_peers_death)
+{
+	write_file(folder / "a", noise(100'000));
+	wire.broken = true;
+	far.reset();
+	control_channel control(std::move(near), "the receiver");
+	const auto sender = end_of(control, [&] {
+		source file(folder / "a", std::nullopt);
+		memory_path path(wire, true);
+		progress bar(file.size(), false);
+		return send_file(file, path, control, wire.ring, bar);
+	});
+	EXPECT_EQ(sender.status, exit_status::peer_lost);
+}
+
+} // namespace
