@@ -20,7 +20,7 @@ static void fill_response(const struct tally_ucontext *ctx, struct mlx5_ib_alloc
 	*resp = (struct mlx5_ib_alloc_ucontext_resp){
 		.qp_tab_size = TALLY_MAX_QP,
 		.bf_reg_size = BF_REG_SIZE,
-		.tot_bfregs = ctx->num_uars * TALLY_BFREGS_PER_UAR,
+		.tot_bfregs = ctx->dyn_uars ? 0 : ctx->num_uars * TALLY_BFREGS_PER_UAR,
 		.cache_line_size = cache_line_size(),
 		.max_sq_desc_sz = TALLY_MAX_SQ_WQE,
 		.max_rq_desc_sz = 1u << TALLY_MAX_RQ_SHIFT,
@@ -71,7 +71,9 @@ int tally_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
 		return ret;
 
 	/* Page 0 is for arming CQs, so there is at least one more. */
-	ctx->num_uars = max_t(u32, DIV_ROUND_UP(req.total_num_bfregs, TALLY_BFREGS_PER_UAR), 2);
+	ctx->dyn_uars = req.lib_caps & MLX5_LIB_CAP_DYN_UAR;
+	ctx->num_uars = ctx->dyn_uars ? TALLY_DYN_UARS :
+			max_t(u32, DIV_ROUND_UP(req.total_num_bfregs, TALLY_BFREGS_PER_UAR), 2);
 	ctx->cqe_version = min_t(u8, req.max_cqe_version, 1);
 	ctx->devx = req.flags & MLX5_IB_ALLOC_UCTX_DEVX;
 	hash_init(ctx->db_pages);

@@ -22,7 +22,7 @@ static int check_request(const struct ib_cq_init_attr *attr, const struct mlx5_i
 		return -EOPNOTSUPP;
 	if (req->cqe_comp_en)
 		return -EOPNOTSUPP;
-	if (req->flags || req->reserved0 || req->reserved1)
+	if (req->flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX || req->reserved0 || req->reserved1)
 		return -EINVAL;
 	if (!valid_cqe_size(req->cqe_size) || !IS_ALIGNED(req->buf_addr, HCA_CQE_SIZE))
 		return -EINVAL;

@@ -174,6 +174,7 @@ static const struct ib_device_ops tally_ops = {
 static const struct uapi_definition tally_defs[] = {
 	UAPI_DEF_CHAIN(ib_comp_cntr_uapi_defs),
 	UAPI_DEF_CHAIN(tally_context_defs),
+	UAPI_DEF_CHAIN(tally_uar_defs),
 	UAPI_DEF_CHAIN(tally_pd_defs),
 	UAPI_DEF_CHAIN(tally_devx_defs),
 	{},

@@ -24,7 +24,8 @@ struct vm_area_struct;
 /**
  * tally_uars_alloc - make a context's UAR pages
  * @ctx: the context, @ctx->uars is set
- * @num: pages; page 0 is for arming CQs only
+ * @num: pages; page 0 is for arming CQs.  All of them are there at once, unless @ctx->dyn_uars: then each comes
+ *	by tally_uar_get_page().
  *
  * Return: 0 or -ENOMEM.
  */
@@ -62,6 +63,28 @@ int tally_uar_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 i
  * Spreads QPs over the registers; several QPs may share one.
  */
 int tally_bfreg_bind(struct tally_qp *qp, u32 *index);
+
+/**
+ * tally_bfreg_bind_page - give a QP a doorbell register of a page that user space has chosen
+ * @qp: published nowhere yet; @qp->bfreg is set
+ * @index: the page
+ *
+ * Return: 0, or -EINVAL if the context has no such page.
+ */
+int tally_bfreg_bind_page(struct tally_qp *qp, u32 index);
+
+/**
+ * tally_uar_get_page - a page of a context with dynamic UARs
+ * @ctx: the context
+ * @arming: it will arm CQs: page 0, if that is free
+ * @index: the page
+ *
+ * Return: 0, -EOPNOTSUPP for a context without dynamic UARs, or -ENOMEM.
+ */
+int tally_uar_get_page(struct tally_ucontext *ctx, bool arming, u32 *index);
+
+/* Give it back.  Return: 0, or -EBUSY while QPs are bound to it. */
+int tally_uar_put_page(struct tally_ucontext *ctx, u32 index);
 
 /**
  * tally_bfreg_unbind - the QP's doorbells are ignored from here on

@@ -4,6 +4,8 @@
 
 /* Flags that ask for nothing this device would have to do differently. */
 #define QP_FLAGS_IGNORED (MLX5_QP_FLAG_SCATTER_CQE | MLX5_QP_FLAG_ALLOW_SCATTER_CQE)
+/* The library names the UAR page that it will ring. */
+#define QP_FLAGS (QP_FLAGS_IGNORED | MLX5_QP_FLAG_UAR_PAGE_INDEX)
 
 /* Where the two rings are in the user's buffer, once the numbers have been found good. */
 struct shape {
@@ -47,7 +49,7 @@ static int check_request(const struct ib_qp_init_attr *init, const struct mlx5_i
 
 	if (init->qp_type != IB_QPT_RC || init->create_flags)
 		return -EOPNOTSUPP;
-	if (req->flags & ~QP_FLAGS_IGNORED)
+	if (req->flags & ~QP_FLAGS)
 		return -EINVAL;
 	ret = check_rq(init, req);
 	if (ret)
@@ -160,7 +162,10 @@ int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_ud
 		goto err_memory;
 	init_hca(qp, init, &req, &shape);
 	tally_work_init(qp);
-	ret = tally_bfreg_bind(qp, &resp.bfreg_index);
+	if (req.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX)
+		ret = tally_bfreg_bind_page(qp, req.bfreg_index);
+	else
+		ret = tally_bfreg_bind(qp, &resp.bfreg_index);
 	if (ret)
 		goto err_number;
 	ret = tally_udata_put(&resp, sizeof(resp), udata);

@@ -46,6 +46,7 @@ enum {
 	TALLY_MIN_RQ_SHIFT   = 4,
 	TALLY_MIN_SRQ_SHIFT  = 5,
 	TALLY_MAX_UARS	     = 256,
+	TALLY_DYN_UARS	     = 64,		/* pages that a context may allocate */
 	TALLY_NUM_GIDS	     = 256,
 };
 
@@ -125,7 +126,8 @@ struct tally_dev {
  * struct tally_ucontext - an open device of a process
  * @ib: what ib_core knows of it
  * @uars: doorbell pages, see doorbell.c
- * @num_uars: how many
+ * @num_uars: how many there can be
+ * @dyn_uars: pages are allocated one by one, see uar_object.c; otherwise all are there from the beginning
  * @cqe_version: 1 if CQEs name QPs by the user's own index, 0 if by number
  * @devx: may use the device's command interface
  * @db_pages: pinned pages with doorbell records, see dbrec.c
@@ -137,6 +139,7 @@ struct tally_ucontext {
 	struct ib_ucontext ib;
 	struct tally_uars *uars;
 	u32 num_uars;
+	bool dyn_uars;
 	u8 cqe_version;
 	bool devx;
 	DECLARE_HASHTABLE(db_pages, 7);
@@ -400,6 +403,9 @@ int tally_query_ucontext(struct ib_ucontext *ib, struct uverbs_attr_bundle *attr
 void tally_disassociate_ucontext(struct ib_ucontext *ib);
 int tally_mmap(struct ib_ucontext *ib, struct vm_area_struct *vma);
 extern const struct uapi_definition tally_context_defs[];
+
+/* uar_object.c */
+extern const struct uapi_definition tally_uar_defs[];
 
 /* pd.c */
 int tally_alloc_pd(struct ib_pd *ib, struct ib_udata *udata);

@@ -75,6 +75,9 @@ int tally_uars_alloc(struct tally_ucontext *ctx, u32 num)
 	init_waitqueue_head(&uars->no_maps);
 	for (i = 0; i < num; i++) {
 		uar_init(uars, i);
+		if (ctx->dyn_uars)
+			continue;
+		uars->pages[i].taken = true;
 		uars->pages[i].scratch = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 		if (!uars->pages[i].scratch) {
 			free_pages_and_all(uars);
@@ -117,6 +120,74 @@ void tally_uars_free(struct tally_ucontext *ctx)
 	forget_pages(uars);
 	ctx->uars = NULL;
 	kref_put(&uars->refs, release);
+}
+
+/* Whether the page is user space's to use. */
+static bool is_taken(struct tally_uar *uar)
+{
+	bool taken;
+
+	spin_lock(&uar->uars->lock);
+	taken = uar->taken;
+	spin_unlock(&uar->uars->lock);
+	return taken;
+}
+
+static struct tally_uar *take_page(struct tally_uars *uars, bool arming)
+{
+	struct tally_uar *found = NULL;
+	u32 i;
+
+	spin_lock(&uars->lock);
+	for (i = arming ? 0 : 1; i < uars->num && !found; i++)
+		if (!uars->pages[i].taken)
+			found = &uars->pages[i];
+	if (found)
+		found->taken = true;
+	spin_unlock(&uars->lock);
+	return found;
+}
+
+int tally_uar_put_page(struct tally_ucontext *ctx, u32 index)
+{
+	struct tally_uars *uars = ctx->uars;
+	struct tally_uar *uar = &uars->pages[index];
+	int ret = 0;
+	u32 i;
+
+	spin_lock(&uars->lock);
+	for (i = 0; i < TALLY_BFREGS_PER_UAR; i++)
+		if (uar->bfregs[i].num_qps)
+			ret = -EBUSY;
+	if (!ret)
+		uar->taken = false;
+	spin_unlock(&uars->lock);
+	return ret;
+}
+
+int tally_uar_get_page(struct tally_ucontext *ctx, bool arming, u32 *index)
+{
+	struct tally_uar *uar;
+	struct page *page;
+
+	if (!ctx->dyn_uars)
+		return -EOPNOTSUPP;
+	page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!page)
+		return -ENOMEM;
+	uar = take_page(ctx->uars, arming);
+	if (!uar) {
+		__free_page(page);
+		return -ENOMEM;
+	}
+	/* A mapping from the last time somebody had the page may be there, so its scratch page stays. */
+	if (uar->scratch)
+		__free_page(page);
+	else
+		/* Pairs with the acquire in tally_uar_mmap(), which may come before user space knows of the page. */
+		smp_store_release(&uar->scratch, page);
+	*index = uar->index;
+	return 0;
 }
 
 /* ---- mappings ---- */
@@ -248,6 +319,9 @@ int tally_uar_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 i
 	if (!(vma->vm_flags & VM_WRITE))
 		return -EPERM;
 	uar = &uars->pages[index];
+	/* Pairs with the release in tally_uar_get_page(). */
+	if (!is_taken(uar) || !smp_load_acquire(&uar->scratch))
+		return -EINVAL;
 
 	map = kmalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
 	if (!map)
@@ -365,6 +439,9 @@ static struct tally_bfreg *choose(struct tally_uars *uars)
 	for (i = uars->num; i-- > 1;) {
 		u32 page = page_qps(&uars->pages[i]);
 
+		if (!uars->pages[i].taken)
+			continue;
+
 		for (k = 0; k < TALLY_BFREGS_PER_UAR; k++) {
 			struct tally_bfreg *b = &uars->pages[i].bfregs[k];
 
@@ -377,6 +454,14 @@ static struct tally_bfreg *choose(struct tally_uars *uars)
 	return best;
 }
 
+/* Under uars->lock. */
+static void bind(struct tally_qp *qp, struct tally_bfreg *b)
+{
+	b->num_qps++;
+	WRITE_ONCE(qp->bfreg, b);
+	list_add_tail_rcu(&qp->bfreg_link, &b->uar->qps);
+}
+
 int tally_bfreg_bind(struct tally_qp *qp, u32 *index)
 {
 	struct tally_uars *uars = qp->ctx->uars;
@@ -384,16 +469,31 @@ int tally_bfreg_bind(struct tally_qp *qp, u32 *index)
 
 	spin_lock(&uars->lock);
 	b = choose(uars);
-	if (b) {
-		b->num_qps++;
-		WRITE_ONCE(qp->bfreg, b);
-		list_add_tail_rcu(&qp->bfreg_link, &b->uar->qps);
-	}
+	if (b)
+		bind(qp, b);
 	spin_unlock(&uars->lock);
 	if (!b)
 		return -ENOMEM;
 	*index = b->uar->index * TALLY_BFREG_STRIDE + (b - b->uar->bfregs);
 	return 0;
+}
+
+int tally_bfreg_bind_page(struct tally_qp *qp, u32 index)
+{
+	struct tally_uars *uars = qp->ctx->uars;
+	struct tally_bfreg *b = NULL;
+	u32 k;
+
+	if (index >= uars->num)
+		return -EINVAL;
+	spin_lock(&uars->lock);
+	for (k = 0; uars->pages[index].taken && k < TALLY_BFREGS_PER_UAR; k++)
+		if (!b || uars->pages[index].bfregs[k].num_qps < b->num_qps)
+			b = &uars->pages[index].bfregs[k];
+	if (b)
+		bind(qp, b);
+	spin_unlock(&uars->lock);
+	return b ? 0 : -EINVAL;
 }
 
 void tally_bfreg_unbind(struct tally_qp *qp)

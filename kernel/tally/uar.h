@@ -64,7 +64,8 @@ struct tally_bfreg {
  * struct tally_uar - a UAR page
  * @uars: all pages of the context
  * @index: which one
- * @scratch: what is mapped in polled mode
+ * @taken: user space has it; under tally_uars.lock
+ * @scratch: what is mapped in polled mode; once there, it stays
  * @pgoff: vm_pgoff of its mappings, like no other mapping's of any device, so that a zap hits only them
  * @mapping: address space of its mappings; set by the first one
  * @bfregs: its registers
@@ -91,6 +92,7 @@ struct tally_bfreg {
 struct tally_uar {
 	struct tally_uars *uars;
 	u32 index;
+	bool taken;
 	struct page *scratch;
 	unsigned long pgoff;
 	struct address_space *mapping;
