@@ -19,7 +19,7 @@ ib_uverbs_buffer_desc at_address(const void *address) noexcept
 // EINVAL: no memory the caller could have meant.
 int describe(const tally_memory &memory, ib_uverbs_buffer_desc &desc) noexcept
 {
-	switch (memory.type) {
+	switch (number_in(memory.type)) {
 	case TALLY_MEMORY_VA:
 		desc = at_address(memory.addr);
 		break;
@@ -39,13 +39,13 @@ int describe(const tally_memory &memory, ib_uverbs_buffer_desc &desc) noexcept
 	return desc.addr % count_bytes ? EINVAL : 0;
 }
 
-tally_comp_cntr_type in_kernel(ibv_comp_cntr_type type) noexcept
+tally_comp_cntr_type in_kernel(type_number type) noexcept
 {
 	return type == IBV_COMP_CNTR_TYPE_BYTES ? TALLY_COMP_CNTR_TYPE_BYTES : TALLY_COMP_CNTR_TYPE_WRS;
 }
 
 // A slot with the facts of its device, without a counter of the kernel yet.
-int prepare(ibv_context *context, ibv_comp_cntr_type type, counter_slot *&slot) noexcept
+int prepare(ibv_context *context, type_number type, counter_slot *&slot) noexcept
 {
 	if (type != IBV_COMP_CNTR_TYPE_WRS && type != IBV_COMP_CNTR_TYPE_BYTES)
 		return ENOTSUP;
@@ -66,7 +66,7 @@ int prepare(ibv_context *context, ibv_comp_cntr_type type, counter_slot *&slot) 
 
 } // namespace
 
-int create_counter(ibv_context *context, ibv_comp_cntr_type type, counter *&created) noexcept
+int create_counter(ibv_context *context, type_number type, counter *&created) noexcept
 {
 	counter_slot *slot;
 	if (const int err = prepare(context, type, slot))
@@ -94,7 +94,7 @@ int create_counter(ibv_context *context, ibv_comp_cntr_type type, counter *&crea
 	return 0;
 }
 
-int create_counter(ibv_context *context, ibv_comp_cntr_type type, const tally_memory &comp, const tally_memory &err_memory,
+int create_counter(ibv_context *context, type_number type, const tally_memory &comp, const tally_memory &err_memory,
 		   counter *&created) noexcept
 {
 	uverbs::comp_cntr_buffers buffers{};

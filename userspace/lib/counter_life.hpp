@@ -4,13 +4,26 @@
 
 #include "counter_arena.hpp"
 
+#include <cstring>
+#include <type_traits>
+
 namespace tally {
 
+// The number in an enum that a program in C has filled in, which may be none of the enum's own.
+template <typename Enum> std::underlying_type_t<Enum> number_in(const Enum &value) noexcept
+{
+	std::underlying_type_t<Enum> number;
+	std::memcpy(&number, &value, sizeof(number));
+	return number;
+}
+
+using type_number = std::underlying_type_t<ibv_comp_cntr_type>;
+
 // Counts in the library's own memory, or by the kernel if that cannot be.  0 or an errno value.
-int create_counter(ibv_context *context, ibv_comp_cntr_type type, counter *&created) noexcept;
+int create_counter(ibv_context *context, type_number type, counter *&created) noexcept;
 
 // Counts in memory of the caller.
-int create_counter(ibv_context *context, ibv_comp_cntr_type type, const tally_memory &comp, const tally_memory &err,
+int create_counter(ibv_context *context, type_number type, const tally_memory &comp, const tally_memory &err,
 		   counter *&created) noexcept;
 
 // EBUSY: attached, and it lives on.

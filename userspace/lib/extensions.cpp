@@ -5,16 +5,17 @@
 
 TALLY_API ibv_comp_cntr *tally_create_comp_cntr(ibv_context *context, const tally_comp_cntr_init_attr *attr)
 {
-	const bool by_library = attr->comp.type == TALLY_MEMORY_LIBRARY && attr->err.type == TALLY_MEMORY_LIBRARY;
+	const bool by_library = tally::number_in(attr->comp.type) == TALLY_MEMORY_LIBRARY &&
+				tally::number_in(attr->err.type) == TALLY_MEMORY_LIBRARY;
 
 	tally::counter *created = nullptr;
 	int err;
 	if (attr->comp_mask || attr->flags)
 		err = EINVAL;
 	else if (by_library)
-		err = tally::create_counter(context, attr->type, created);
+		err = tally::create_counter(context, tally::number_in(attr->type), created);
 	else
-		err = tally::create_counter(context, attr->type, attr->comp, attr->err, created);
+		err = tally::create_counter(context, tally::number_in(attr->type), attr->comp, attr->err, created);
 	if (err) {
 		errno = err;
 		return nullptr;

@@ -84,7 +84,7 @@ int create(ibv_context *context, const tally_comp_cntr_group_attr &attr, group &
 		return EINVAL;
 
 	auto memory = attr.memory;
-	if (memory.type == TALLY_MEMORY_LIBRARY)
+	if (tally::number_in(memory.type) == TALLY_MEMORY_LIBRARY)
 		if (const int err = map_own_memory(g, bytes, memory))
 			return err;
 	g.words = static_cast<const std::byte *>(memory.addr);
@@ -93,7 +93,7 @@ int create(ibv_context *context, const tally_comp_cntr_group_attr &attr, group &
 	for (std::uint32_t i = 0; i < attr.num; ++i) {
 		const auto at = std::size_t{i} * g.stride;
 		tally::counter *cntr;
-		if (const int err = tally::create_counter(context, attr.type,
+		if (const int err = tally::create_counter(context, tally::number_in(attr.type),
 							  shifted(memory, at + offsetof(tally_comp_cntr_value, comp)),
 							  shifted(memory, at + offsetof(tally_comp_cntr_value, err)), cntr))
 			return err;

@@ -71,7 +71,7 @@ TALLY_API ibv_comp_cntr *ibv_create_comp_cntr(ibv_context *context, ibv_comp_cnt
 		return native().create(context, attr);
 
 	tally::counter *created = nullptr;
-	const int err = attr->comp_mask || attr->flags ? EINVAL : tally::create_counter(context, attr->type, created);
+	const int err = attr->comp_mask || attr->flags ? EINVAL : tally::create_counter(context, tally::number_in(attr->type), created);
 	if (err) {
 		errno = err;
 		return nullptr;
