@@ -33,19 +33,22 @@ class FailNth {
 	{
 		char buf[16] = {};
 		lseek(fd_, 0, SEEK_SET);
-		if (read(fd_, buf, sizeof(buf) - 1) < 0)
-			return false;
+		// Copies to and from user space are made to fail as well, this one too: then the call got off.
+		const bool injected = read(fd_, buf, sizeof(buf) - 1) > 0 && std::atoi(buf) == 0;
 		write(0);
-		return std::atoi(buf) == 0;
+		return injected;
 	}
 
       private:
 	void write(int n)
 	{
 		const std::string s = std::to_string(n);
-		lseek(fd_, 0, SEEK_SET);
-		if (::write(fd_, s.data(), s.size()) != static_cast<ssize_t>(s.size()))
-			fail("write fail-nth");
+		for (int tries = 2; tries; tries--) {
+			lseek(fd_, 0, SEEK_SET);
+			if (::write(fd_, s.data(), s.size()) == static_cast<ssize_t>(s.size()))
+				return;
+		}
+		fail("write fail-nth");
 	}
 	int fd_;
 };
@@ -182,11 +185,12 @@ KTEST(failslab, "connecting a QP survives any failed allocation")
 	Context c;
 	Pair p(c, {}, false);
 	ibv_qp *qp = p.a.qp.get();
+	const ibv_gid gid = c.gid();
 	sweep(
 	    [&] {
 		    int err = to_init(qp);
 		    if (!err)
-			    err = to_rtr(qp, c, c.gid(), p.b.qp->qp_num);
+			    err = to_rtr(qp, c, gid, p.b.qp->qp_num);
 		    if (!err)
 			    err = to_rts(qp);
 		    if (err)
