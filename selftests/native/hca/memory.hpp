@@ -21,9 +21,10 @@ inline Bytes pattern(size_t len, u32 seed)
 {
 	Bytes b(len);
 	u64 x = seed * 0x9e3779b97f4a7c15ull + 0x1234567;
-	for (auto &v : b) {
+	for (size_t i = 0; i < len; i += 8) {
 		x = x * 6364136223846793005ull + 1442695040888963407ull;
-		v = static_cast<u8>(x >> 56);
+		u64 word = x ^ x >> 32;
+		std::memcpy(&b[i], &word, std::min<size_t>(8, len - i));
 	}
 	return b;
 }

@@ -339,40 +339,23 @@ TEST(Transfer, InlineDataMixesWithPointersAndArrivesInASend)
 
 TEST(Transfer, AMessageOfTheLargestSizeArrivesAndOneByteMoreIsRefused)
 {
-	/* Keys of a GiB whose blocks are one and the same memory. */
+	/* Keys of more than a GiB whose blocks are one and the same memory. */
 	Pair p({.memory = 1 << 20, .block_shift = 20});
-	u64 size = HCA_MAX_MSG + 4096ull;
-	std::vector<u8 *> from(size >> 20 | 1, p.ma.blocks()[0]), to(size >> 20 | 1, p.mb.blocks()[0]);
-	from.push_back(from[0]);
-	to.push_back(to[0]);
-	auto big = [&](Device &d, std::vector<u8 *> &blocks, hca_mkey &k) {
-		u32 index;
-		ASSERT_EQ(hca_table_reserve(&d.hca()->mkeys, &index), 0);
-		k = {.key = index << 8, .pdn = 1, .access = all_access, .type = HCA_MKEY_DIRECT,
-		     .invalidate_ok = false, .free = false, .block_shift = 20, .iova = 0, .length = size,
-		     .first_offset = 0, .blocks = blocks.data()};
-		hca_mkey_publish(d.hca(), &k);
-	};
-	hca_mkey ka, kb;
-	big(p.da, from, ka);
-	big(p.db, to, kb);
+	Key &ka = p.w.add_key(p.da, p.ma, {.iova = 0, .repeat = 1025});
+	Key &kb = p.w.add_key(p.db, p.mb, {.iova = 0, .repeat = 1025});
 	Counter &sent = p.w.add_counter(p.da, true);
 	p.a.to(HCA_QPS_RESET);
 	ASSERT_EQ(p.a.attach(sent, 1u << HCA_CLASS_WRITE), 0);
 	p.a.connect(p.b);
 
 	p.mb.expect(0, p.ma.read(0, 1 << 20));
-	p.post(Wqe::write(0, kb.key).sge({0, HCA_MAX_MSG, ka.key}));
+	p.post(Wqe::write(0, kb.key()).sge(ka.sge(0, HCA_MAX_MSG)));
 	expect_sent(p.ca, 0, HCA_MAX_MSG);
 	EXPECT_EQ(sent.comp(), u64{HCA_MAX_MSG});
 
-	p.post(Wqe::write(0, kb.key).sge({0, HCA_MAX_MSG - 1, ka.key}).sge({0, 2, ka.key}));
+	p.post(Wqe::write(0, kb.key()).sge(ka.sge(0, HCA_MAX_MSG - 1)).sge(ka.sge(0, 2)));
 	expect_failed(one(p.ca), HCA_CQE_REQ_ERR, HCA_SYND_LOCAL_LENGTH, 1);
 	EXPECT_EQ(p.b.state(), HCA_QPS_RTS);
-	for (auto [d, k] : {std::pair{&p.da, &ka}, std::pair{&p.db, &kb}}) {
-		hca_mkey_unpublish(d->hca(), k);
-		hca_table_release(&d->hca()->mkeys, k->key >> 8);
-	}
 }
 
 TEST(Transfer, ManyRequestsOfOneDoorbellCompleteInOrder)

@@ -26,9 +26,14 @@ Key::Key(Device &dev, Memory &memory, const KeyOptions &o)
 
 	if (hca_table_reserve(&dev.hca()->mkeys, &index))
 		hca_port_bug("no key is left");
-	if (length)
+	if (o.repeat > 1) {
+		for (u32 i = 0; i < o.repeat; i++)
+			blocks_.insert(blocks_.end(), memory.blocks().begin(), memory.blocks().end());
+		length = blocks_.size() * block;
+	} else if (length) {
 		for (size_t b = o.offset / block; b <= (o.offset + length - 1) / block; b++)
 			blocks_.push_back(memory.blocks()[b]);
+	}
 	hca_.key = index << 8 | 0x5a;
 	hca_.pdn = o.pdn;
 	hca_.access = o.access;
@@ -208,7 +213,8 @@ u16 Srq::post(std::span<const Sge> list)
 	auto *next = reinterpret_cast<hca_wqe_srq_next *>(wqe(index));
 	head_ = be16_to_cpu(next->next_wqe_index);
 	write_scatter(wqe(index) + sizeof(*next), wqe(index) + (size_t{1} << shift_), list);
-	__atomic_store_n(&dbrec_, cpu_to_be32(++posted_ & 0xffff), __ATOMIC_RELEASE);
+	smp_wmb();
+	set_posted_record(++posted_ & 0xffff);
 	return index;
 }
 
@@ -292,7 +298,7 @@ u16 Qp::stage(const Wqe &wqe)
 
 void Qp::ring()
 {
-	__atomic_store_n(&dbrec_[HCA_DBREC_SQ], cpu_to_be32(sq_pi_), __ATOMIC_RELEASE);
+	set_sq_record(sq_pi_);
 	if (run(poster_budget.wqes, poster_budget.bytes) == HCA_RUN_MORE)
 		dev_.world().kicked(*this);
 }
@@ -304,7 +310,7 @@ u16 Qp::post_recv(std::span<const Sge> list)
 	u8 *wqe = rq_ring() + (index & (options_.rq_entries - 1)) * size;
 
 	write_scatter(wqe, wqe + size, list);
-	__atomic_store_n(&dbrec_[HCA_DBREC_RQ], cpu_to_be32(rq_pi_), __ATOMIC_RELEASE);
+	set_rq_record(rq_pi_);
 	return index;
 }
 
@@ -528,9 +534,9 @@ bool World::run_one()
 	return true;
 }
 
-void World::settle()
+void World::settle(u64 turns)
 {
-	while (run_one())
+	while (turns-- && run_one())
 		;
 }
 
@@ -543,7 +549,7 @@ std::optional<u64> World::timer_of(const Qp &qp)
 	return it->second - now_;
 }
 
-void World::advance(u64 ns)
+void World::advance(u64 ns, u64 turns)
 {
 	u64 end = now_ + ns;
 
@@ -563,9 +569,9 @@ void World::advance(u64 ns)
 		}
 		qp->timer();
 		kicked(*qp);
-		settle();
+		settle(turns);
 	}
-	settle();
+	settle(turns);
 }
 
 void World::fabric_changed()

@@ -67,6 +67,7 @@ struct KeyOptions {
 	u32 pdn = 1;
 	std::optional<u64> iova{}; // default: as if the memory were at 2^40
 	bool invalidate_ok = false;
+	u32 repeat = 1; // the whole memory so many times over, as one long region
 };
 
 class Key {
@@ -173,7 +174,13 @@ public:
 
 	u8 *wqe(u16 index) { return reinterpret_cast<u8 *>(buf_.get()) + (size_t{index} << shift_); }
 	void set_next(u16 index, u16 next);
-	void set_posted_record(u32 value) { WRITE_ONCE(dbrec_, cpu_to_be32(value)); }
+	void set_posted_record(u32 value)
+	{
+		ever_posted_ += static_cast<u16>(value - be32_to_cpu(dbrec_));
+		WRITE_ONCE(dbrec_, cpu_to_be32(value));
+	}
+	// What the device can have taken at most, going by the record.
+	u64 ever_posted() const { return ever_posted_; }
 	u32 entries() const { return entries_; }
 	u8 shift() const { return shift_; }
 	hca_srq *hca() { return &shell_.hca; }
@@ -186,6 +193,7 @@ private:
 	u16 head_ = 0;
 	u16 tail_;
 	u32 posted_ = 0;
+	u64 ever_posted_ = 0;
 	Shell<hca_srq, Srq> shell_;
 };
 
@@ -286,10 +294,18 @@ public:
 	u32 sq_slots() const { return options_.sq_slots; }
 	const QpOptions &options() const { return options_; }
 	u16 producer_index() const { return sq_pi_; }
-	void set_sq_record(u32 v) { WRITE_ONCE(dbrec_[HCA_DBREC_SQ], cpu_to_be32(v)); }
-	void set_rq_record(u32 v) { WRITE_ONCE(dbrec_[HCA_DBREC_RQ], cpu_to_be32(v)); }
+	void set_sq_record(u32 v) { set_record(HCA_DBREC_SQ, v); }
+	void set_rq_record(u32 v) { set_record(HCA_DBREC_RQ, v); }
+	// What the device can have completed at most, going by the records.
+	u64 ever_posted() const { return ever_posted_; }
 
 private:
+	void set_record(int which, u32 value)
+	{
+		ever_posted_ += static_cast<u16>(value - be32_to_cpu(dbrec_[which]));
+		__atomic_store_n(&dbrec_[which], cpu_to_be32(value), __ATOMIC_RELEASE);
+	}
+
 	Device &dev_;
 	QpOptions options_;
 	std::unique_ptr<u64[]> sq_buf_;
@@ -297,6 +313,7 @@ private:
 	__be32 dbrec_[2] = {};
 	u16 sq_pi_ = 0;
 	u16 rq_pi_ = 0;
+	u64 ever_posted_ = 0;
 	bool destroyed_ = false;
 	Shell<hca_qp, Qp> shell_;
 };
@@ -346,13 +363,13 @@ public:
 	Counter &add_counter(Device &d, bool bytes = false) { return counters_.emplace_back(d, bytes); }
 	Qp &add_qp(Device &d, const QpOptions &o) { return qps_.emplace_back(d, o); }
 
-	// Run what was kicked until nothing is left.
-	void settle();
+	// Run what was kicked until nothing is left, or for so many turns.
+	void settle(u64 turns = ~0ull);
 	// One QP that was kicked; false if there is none.
 	bool run_one();
 	bool is_kicked(const Qp &qp);
-	// Move the clock, with every timer on the way.
-	void advance(u64 ns);
+	// Move the clock, with every timer on the way, each followed by so many turns.
+	void advance(u64 ns, u64 turns = ~0ull);
 	u64 now() const { return now_; }
 	// When the QP's timer goes off, from now.
 	std::optional<u64> timer_of(const Qp &qp);
