@@ -6,8 +6,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <tally/comp_cntr.h>
+#include <unistd.h>
 #include <vector>
 
 namespace tally::cli {
@@ -34,24 +36,17 @@ class device_list {
 	ibv_device **list_;
 };
 
-// Null and errno, as ibv_open_device() does it.
-context_handle try_open(ibv_device *device)
+// libibverbs looks in several places, and what it says in the end is about the last of them.
+bool may_open(ibv_device *device)
 {
-	errno = 0;
-	return context_handle{ibv_open_device(device)};
+	const auto path = std::string("/dev/infiniband/") + device->dev_name;
+	return !faccessat(AT_FDCWD, path.c_str(), R_OK | W_OK, AT_EACCESS) || (errno != EACCES && errno != EPERM);
 }
 
-bool refused(int err)
+[[noreturn]] void throw_no_permission(ibv_device *device)
 {
-	return err == EACCES || err == EPERM;
-}
-
-[[noreturn]] void throw_open_error(const char *name, int err)
-{
-	if (refused(err))
-		throw failure(exit_status::no_permission,
-			      fmt::format("{}: no permission to open it (/dev/infiniband/uverbs*)", name));
-	throw failure(exit_status::no_device, fmt::format("cannot open {}: {}", name, err ? errno_text(err) : "no driver for it"));
+	throw failure(exit_status::no_permission, fmt::format("no permission to open {} (/dev/infiniband/{})",
+							      ibv_get_device_name(device), device->dev_name));
 }
 
 bool can_count(ibv_context &context, std::uint32_t ops)
@@ -96,9 +91,13 @@ context_handle open_device(const std::string &name)
 	for (auto *device : list.devices()) {
 		if (name != ibv_get_device_name(device))
 			continue;
-		auto context = try_open(device);
+		if (!may_open(device))
+			throw_no_permission(device);
+		errno = 0;
+		context_handle context{ibv_open_device(device)};
 		if (!context)
-			throw_open_error(name.c_str(), errno);
+			throw failure(exit_status::no_device,
+				      fmt::format("cannot open {}: {}", name, errno ? errno_text(errno) : "no driver for it"));
 		return context;
 	}
 	throw failure(exit_status::no_device, fmt::format("there is no RDMA device {}", name));
@@ -115,16 +114,16 @@ context_handle open_device_with_counters(const std::string &name, std::uint32_t 
 	}
 
 	const device_list list;
-	const char *refused_name = nullptr;
+	ibv_device *refused = nullptr;
 	for (auto *device : list.devices()) {
-		auto context = try_open(device);
+		context_handle context{ibv_open_device(device)};
 		if (context && can_count(*context, ops))
 			return context;
-		if (!context && refused(errno))
-			refused_name = ibv_get_device_name(device);
+		if (!context && !may_open(device))
+			refused = device;
 	}
-	if (refused_name)
-		throw_open_error(refused_name, EACCES);
+	if (refused)
+		throw_no_permission(refused);
 	throw failure(exit_status::no_counters, "no RDMA device here has completion counters");
 }
 
