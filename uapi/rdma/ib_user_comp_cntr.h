@@ -2,9 +2,11 @@
 /*
  * Completion counters: the uverbs ioctl ABI in the core namespace.
  *
- * These are the identifiers of the upstream kernel that introduced the feature; a kernel or an rdma-core that
- * has them already defines them in <rdma/ib_user_ioctl_cmds.h> and <rdma/ib_user_ioctl_verbs.h>, and whoever
- * compiles against such headers defines TALLY_HAVE_UVERBS_COMP_CNTR.  The numbers may never change.
+ * These are the identifiers of the upstream kernel that introduced the feature.  Headers that have them already
+ * define the ids in <rdma/ib_user_ioctl_cmds.h> and the types in <rdma/ib_user_ioctl_verbs.h>, and whoever compiles
+ * against such headers defines TALLY_HAVE_UVERBS_COMP_CNTR for the one and TALLY_HAVE_UVERBS_COMP_CNTR_TYPES for the
+ * other: rdma-core brings a copy of the second file, which may be newer than the kernel's headers.  The numbers may
+ * never change.
  */
 #ifndef TALLY_IB_USER_COMP_CNTR_H
 #define TALLY_IB_USER_COMP_CNTR_H
@@ -62,6 +64,12 @@ enum uverbs_attrs_read_comp_cntr_cmd_attr_ids {
 	UVERBS_ATTR_READ_COMP_CNTR_RESP_VALUE, /* out, u64 */
 };
 
+#endif /* TALLY_HAVE_UVERBS_COMP_CNTR */
+
+#ifdef TALLY_HAVE_UVERBS_COMP_CNTR_TYPES
+#include <rdma/ib_user_ioctl_verbs.h>
+#else
+
 enum ib_uverbs_buffer_type {
 	IB_UVERBS_BUFFER_TYPE_DMABUF,
 	IB_UVERBS_BUFFER_TYPE_VA,
@@ -104,6 +112,6 @@ enum ib_uverbs_qp_attach_comp_cntr_op {
 	IB_UVERBS_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE = 1 << 5,
 };
 
-#endif /* TALLY_HAVE_UVERBS_COMP_CNTR */
+#endif /* TALLY_HAVE_UVERBS_COMP_CNTR_TYPES */
 
 #endif /* TALLY_IB_USER_COMP_CNTR_H */

@@ -5,7 +5,7 @@
 #include "uverbs_command.hpp"
 
 #include <optional>
-#include <tally/config.h>
+#include <tally/verbs.h>
 #include <rdma/tally-abi.h>
 
 namespace tally::uverbs {
