@@ -63,7 +63,7 @@ KTEST(mapping, "a page can be mapped twice and rung through either mapping")
 	for (int i = 1; i < 8 && !rang; i++) {
 		auto *p = static_cast<char *>(mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, c.get()->cmd_fd, i * 4096));
 
-		ASSERT_NE(p, MAP_FAILED);
+		ASSERT_NE(p, MAP_FAILED) << std::strerror(errno) << " " << i;
 		r.post();
 		*reinterpret_cast<volatile std::uint64_t *>(p + (r.reg() - r.page())) = r.word();
 		rang = r.completes(100ms);
@@ -139,9 +139,9 @@ KTEST(mapping, "it can be unmapped and mapped anew while the device is in use")
 	Ringer r(c);
 
 	for (int i = 0; i < 200; i++) {
-		void *p = mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, c.get()->cmd_fd, (i % 7 + 1) * 4096);
+		void *p = mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, c.get()->cmd_fd, (i % 2) * 4096);
 
-		ASSERT_NE(p, MAP_FAILED);
+		ASSERT_NE(p, MAP_FAILED) << std::strerror(errno) << " " << i;
 		static_cast<volatile char *>(p)[0x800] = 1;
 		still_rings(r);
 		ASSERT_EQ(munmap(p, 4096), 0);
