@@ -47,7 +47,8 @@ struct arena {
 	{
 		const auto capacity = size.load(std::memory_order_relaxed) / sizeof(counter_slot);
 		const auto step = std::min(slots_per_step, capacity - usable);
-		void *at = reinterpret_cast<void *>(base.load(std::memory_order_relaxed) + usable * sizeof(counter_slot));
+		void *at =
+			reinterpret_cast<void *>(base.load(std::memory_order_relaxed) + usable * sizeof(counter_slot));
 		if (!step || mprotect(at, step * sizeof(counter_slot), PROT_READ | PROT_WRITE))
 			return false;
 		usable += step;

@@ -93,9 +93,10 @@ int create(ibv_context *context, const tally_comp_cntr_group_attr &attr, group &
 	for (std::uint32_t i = 0; i < attr.num; ++i) {
 		const auto at = std::size_t{i} * g.stride;
 		tally::counter *cntr;
-		if (const int err = tally::create_counter(context, tally::number_in(attr.type),
-							  shifted(memory, at + offsetof(tally_comp_cntr_value, comp)),
-							  shifted(memory, at + offsetof(tally_comp_cntr_value, err)), cntr))
+		if (const int err =
+			    tally::create_counter(context, tally::number_in(attr.type),
+						  shifted(memory, at + offsetof(tally_comp_cntr_value, comp)),
+						  shifted(memory, at + offsetof(tally_comp_cntr_value, err)), cntr))
 			return err;
 		cntr->in_group = true;
 		g.cntrs.push_back(&cntr->verbs);
@@ -103,7 +104,8 @@ int create(ibv_context *context, const tally_comp_cntr_group_attr &attr, group &
 	return 0;
 }
 
-int create_guarded(ibv_context *context, const tally_comp_cntr_group_attr &attr, std::unique_ptr<group> &created) noexcept
+int create_guarded(ibv_context *context, const tally_comp_cntr_group_attr &attr,
+		   std::unique_ptr<group> &created) noexcept
 try {
 	auto g = std::make_unique<group>();
 	if (const int err = create(context, attr, *g)) {
@@ -179,8 +181,8 @@ TALLY_API int tally_read_comp_cntr_group(const group *g, std::uint32_t first, st
 }
 
 TALLY_API int tally_wait_comp_cntr_group(const group *g, std::uint32_t first, std::uint32_t num,
-					 const tally_comp_cntr_target *targets, std::uint32_t flags, std::uint64_t timeout_ns,
-					 std::uint32_t *index)
+					 const tally_comp_cntr_target *targets, std::uint32_t flags,
+					 std::uint64_t timeout_ns, std::uint32_t *index)
 {
 	if (!g->holds(first, num))
 		return EINVAL;

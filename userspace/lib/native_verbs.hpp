@@ -26,7 +26,8 @@ struct native_verbs {
 	// All or nothing: half a set of functions is none.
 	bool complete() const noexcept
 	{
-		return query_caps && create && destroy && set && set_err && inc && inc_err && read && read_err && attach;
+		return query_caps && create && destroy && set && set_err && inc && inc_err && read && read_err &&
+		       attach;
 	}
 };
 

@@ -6,8 +6,8 @@
 
 #include <cstring>
 
-using tally::own;
 using tally::native;
+using tally::own;
 
 namespace {
 
@@ -52,8 +52,8 @@ template <typename Function, typename... Arguments> int by_native(Function *func
 
 // Newer headers of libibverbs have this one as an inline function around the second; programs built with older ones
 // call the first.  The library exports both.
-TALLY_API int tally_query_caps_symbol(ibv_context *context, ibv_comp_cntr_caps *caps)
-	__asm__("ibv_query_comp_cntr_caps");
+TALLY_API int tally_query_caps_symbol(ibv_context *context,
+				      ibv_comp_cntr_caps *caps) __asm__("ibv_query_comp_cntr_caps");
 
 TALLY_API int tally_query_caps_symbol(ibv_context *context, ibv_comp_cntr_caps *caps)
 {
@@ -71,7 +71,9 @@ TALLY_API ibv_comp_cntr *ibv_create_comp_cntr(ibv_context *context, ibv_comp_cnt
 		return native().create(context, attr);
 
 	tally::counter *created = nullptr;
-	const int err = attr->comp_mask || attr->flags ? EINVAL : tally::create_counter(context, tally::number_in(attr->type), created);
+	const int err = attr->comp_mask || attr->flags ?
+				EINVAL :
+				tally::create_counter(context, tally::number_in(attr->type), created);
 	if (err) {
 		errno = err;
 		return nullptr;

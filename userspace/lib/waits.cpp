@@ -33,7 +33,8 @@ bool over(std::span<ibv_comp_cntr *const> cntrs, std::span<const tally_comp_cntr
 int wait(std::span<ibv_comp_cntr *const> cntrs, std::span<const tally_comp_cntr_target> targets, std::uint32_t flags,
 	 std::uint64_t timeout_ns, std::uint32_t *index) noexcept
 {
-	if (cntrs.empty() || cntrs.size() > TALLY_COMP_CNTR_WAIT_MAX || (flags & ~std::uint32_t{TALLY_COMP_CNTR_WAIT_ANY}))
+	if (cntrs.empty() || cntrs.size() > TALLY_COMP_CNTR_WAIT_MAX ||
+	    (flags & ~std::uint32_t{TALLY_COMP_CNTR_WAIT_ANY}))
 		return EINVAL;
 
 	std::array<std::uint32_t, TALLY_COMP_CNTR_WAIT_MAX> handles;
@@ -49,8 +50,8 @@ int wait(std::span<ibv_comp_cntr *const> cntrs, std::span<const tally_comp_cntr_
 	std::uint32_t at = 0;
 	int err = 0;
 	if (!over(cntrs, targets, flags & TALLY_COMP_CNTR_WAIT_ANY, at))
-		err = uverbs::wait(own(cntrs[0])->facts->endpoint, std::span{handles}.first(cntrs.size()), targets, timeout_ns,
-				   flags, at);
+		err = uverbs::wait(own(cntrs[0])->facts->endpoint, std::span{handles}.first(cntrs.size()), targets,
+				   timeout_ns, flags, at);
 	if (index && (!err || err == EIO))
 		*index = at;
 	return uverbs::for_caller(err);
@@ -65,8 +66,9 @@ TALLY_API int tally_wait_comp_cntr(ibv_comp_cntr *cntr, std::uint64_t target, st
 	return tally::wait({&cntr, 1}, {&one, 1}, 0, timeout_ns, nullptr);
 }
 
-TALLY_API int tally_wait_comp_cntrs(ibv_comp_cntr *const *cntrs, const tally_comp_cntr_target *targets, std::uint32_t num,
-				    std::uint32_t flags, std::uint64_t timeout_ns, std::uint32_t *index)
+TALLY_API int tally_wait_comp_cntrs(ibv_comp_cntr *const *cntrs, const tally_comp_cntr_target *targets,
+				    std::uint32_t num, std::uint32_t flags, std::uint64_t timeout_ns,
+				    std::uint32_t *index)
 {
 	return tally::wait({cntrs, num}, {targets, num}, flags, timeout_ns, index);
 }
@@ -77,7 +79,7 @@ TALLY_API int tally_notify_comp_cntr(ibv_comp_cntr *comp_cntr, std::uint64_t tar
 	const auto *cntr = tally::own(comp_cntr);
 	if (!cntr || !cntr->facts->extensions)
 		return ENOTSUP;
-	return tally::uverbs::for_caller(
-		tally::uverbs::notify(cntr->facts->endpoint, comp_cntr->handle, eventfd, target,
-				      err_seen ? std::optional{*err_seen} : std::nullopt));
+	return tally::uverbs::for_caller(tally::uverbs::notify(cntr->facts->endpoint, comp_cntr->handle, eventfd,
+							       target,
+							       err_seen ? std::optional{*err_seen} : std::nullopt));
 }

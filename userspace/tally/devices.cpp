@@ -52,6 +52,15 @@ std::string value_name(std::uint64_t largest)
 						  fmt::format("{}", largest);
 }
 
+// Ours answers to the user interface of mlx5, and is known by its firmware's name.
+std::string driver_of(const rdma_device &device)
+{
+	if (device.driver.empty())
+		return "without user interface";
+	return device.firmware.starts_with("tally ") ? fmt::format("tally ({} user interface)", device.driver) :
+						       device.driver;
+}
+
 void print_counters(const std::string &name)
 {
 	try {
@@ -83,7 +92,7 @@ void print_devices()
 		for (const auto &port : device.ports)
 			fmt::print("  port {}    {}, netdev {}\n", port.index, port.state,
 				   port.netdev.empty() ? "none" : port.netdev);
-		fmt::print("  driver    {}\n", device.driver.empty() ? "without user interface" : device.driver);
+		fmt::print("  driver    {}\n", driver_of(device));
 		if (!device.firmware.empty())
 			fmt::print("  firmware  {}\n", device.firmware);
 		print_counters(device.name);

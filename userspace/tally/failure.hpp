@@ -11,13 +11,13 @@ namespace tally::cli {
 // Documented in tally(1); the numbers do not change.
 enum class exit_status : int {
 	ok = 0,
-	failed = 1,	   // none of the below
+	failed = 1, // none of the below
 	usage = 2,
 	no_device = 3,
 	no_permission = 4,
 	no_counters = 5,
-	source = 6,	   // cannot be read
-	destination = 7,   // cannot be written
+	source = 6,	 // cannot be read
+	destination = 7, // cannot be written
 	disk_full = 8,
 	peer_lost = 9,	   // the other process died or went away
 	mismatch = 10,	   // the hashes of both ends differ

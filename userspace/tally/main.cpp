@@ -16,8 +16,9 @@ using tally::cli::failure;
 
 void add_devices(CLI::App &app)
 {
-	app.add_subcommand("devices", "List the RDMA devices and what their counters can do")
-		->callback([] { tally::cli::print_devices(); });
+	app.add_subcommand("devices", "List the RDMA devices and what their counters can do")->callback([] {
+		tally::cli::print_devices();
+	});
 }
 
 void add_link(CLI::App &app)
@@ -55,25 +56,30 @@ void add_copy(CLI::App &app)
 	};
 	auto args = std::make_shared<arguments>();
 
-	auto *copy = app.add_subcommand("copy", "Copy a file by RDMA, with completion counters as the only flow control");
+	auto *copy =
+		app.add_subcommand("copy", "Copy a file by RDMA, with completion counters as the only flow control");
 	copy->footer("tally copy SRC DST              both ends here\n"
 		     "tally copy --listen DST         receive from another process\n"
 		     "tally copy --connect HOST SRC   send to it");
 	copy->add_option("PATH", args->paths, "SRC DST, or the one of them that is at this end")->expected(0, 2);
-	auto *listen = copy->add_option("--listen", args->listen, "Receive: wait for a sender at [ADDR]:PORT (default :7471)")
-			       ->expected(0, 1)
-			       ->type_name("[ADDR:PORT]");
+	auto *listen =
+		copy->add_option("--listen", args->listen, "Receive: wait for a sender at [ADDR]:PORT (default :7471)")
+			->expected(0, 1)
+			->type_name("[ADDR:PORT]");
 	auto *connect = copy->add_option("--connect", args->connect, "Send to the receiver that listens at HOST:PORT")
 				->type_name("HOST[:PORT]");
 	listen->excludes(connect);
-	auto *size = copy->add_option("--size", args->options.size, "Copy only so many bytes, which have to be there (64M, 1G, ...)")
+	auto *size = copy->add_option("--size", args->options.size,
+				      "Copy only so many bytes, which have to be there (64M, 1G, ...)")
 			     ->transform(CLI::AsSizeValue(false));
 	listen->excludes(size);
 	copy->add_option("--device", args->options.device, "RDMA device to use (default: the first with counters)");
 	copy->add_option("--chunk", args->options.ring.chunk, "Most bytes in one RDMA WRITE")
 		->transform(CLI::AsSizeValue(false))
 		->default_str("256K");
-	copy->add_option("--ring", args->ring, "Bytes of the receiver's ring")->transform(CLI::AsSizeValue(false))->default_str("4M");
+	copy->add_option("--ring", args->ring, "Bytes of the receiver's ring")
+		->transform(CLI::AsSizeValue(false))
+		->default_str("4M");
 	copy->add_flag("-q,--quiet", args->options.quiet, "No progress bar");
 
 	copy->callback([args] {
@@ -84,13 +90,15 @@ void add_copy(CLI::App &app)
 
 		if (!options.ring.chunk)
 			throw failure(exit_status::usage, "--chunk: at least 1 byte");
-		options.ring.slots = static_cast<std::uint32_t>(std::min<std::uint64_t>(ring / options.ring.chunk, UINT32_MAX));
+		options.ring.slots =
+			static_cast<std::uint32_t>(std::min<std::uint64_t>(ring / options.ring.chunk, UINT32_MAX));
 		if (!options.ring.valid())
-			throw failure(exit_status::usage,
-				      fmt::format("--chunk, --ring: a ring has {} to {} chunks of up to {} MiB, and {} MiB at most",
-						  tally::cli::ring_geometry::least_slots, tally::cli::ring_geometry::most_slots,
-						  tally::cli::ring_geometry::largest_chunk >> 20,
-						  tally::cli::ring_geometry::most_bytes >> 20));
+			throw failure(exit_status::usage, fmt::format("--chunk, --ring: a ring has {} to {} chunks of "
+								      "up to {} MiB, and {} MiB at most",
+								      tally::cli::ring_geometry::least_slots,
+								      tally::cli::ring_geometry::most_slots,
+								      tally::cli::ring_geometry::largest_chunk >> 20,
+								      tally::cli::ring_geometry::most_bytes >> 20));
 
 		const std::size_t wanted = listen || connect ? 1 : 2;
 		if (paths.size() != wanted)

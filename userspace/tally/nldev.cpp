@@ -73,9 +73,9 @@ std::string state_name(std::uint64_t state)
 // enum rdma_driver_id
 std::string driver_name(std::uint64_t id)
 {
-	static constexpr std::array names{"unknown",	"mlx5", "mlx4", "cxgb3", "cxgb4", "mthca", "bnxt_re",
-					  "ocrdma",	"nes",	"irdma", "pvrdma", "qedr", "hns",  "usnic",
-					  "rxe",	"hfi1", "qib",	 "efa",	   "siw",  "erdma"};
+	static constexpr std::array names{"unknown", "mlx5", "mlx4",  "cxgb3",	"cxgb4", "mthca", "bnxt_re",
+					  "ocrdma",  "nes",  "irdma", "pvrdma", "qedr",	 "hns",	  "usnic",
+					  "rxe",     "hfi1", "qib",   "efa",	"siw",	 "erdma"};
 	return id < names.size() ? names[id] : fmt::format("driver {}", id);
 }
 
@@ -169,9 +169,10 @@ void nldev::read_ports(rdma_device &device)
 	ask(msg.get(), [&](attributes attrs) {
 		if (number_of(attrs[RDMA_NLDEV_ATTR_DEV_INDEX]) != device.index)
 			return;
-		device.ports.push_back({.index = static_cast<std::uint32_t>(number_of(attrs[RDMA_NLDEV_ATTR_PORT_INDEX])),
-					.state = state_name(number_of(attrs[RDMA_NLDEV_ATTR_PORT_STATE])),
-					.netdev = text_of(attrs[RDMA_NLDEV_ATTR_NDEV_NAME])});
+		device.ports.push_back(
+			{.index = static_cast<std::uint32_t>(number_of(attrs[RDMA_NLDEV_ATTR_PORT_INDEX])),
+			 .state = state_name(number_of(attrs[RDMA_NLDEV_ATTR_PORT_STATE])),
+			 .netdev = text_of(attrs[RDMA_NLDEV_ATTR_NDEV_NAME])});
 	});
 }
 
@@ -200,7 +201,8 @@ std::vector<rdma_device> nldev::devices()
 		found.push_back(std::move(device));
 	});
 	if (err)
-		throw failure(exit_status::failed, fmt::format("the kernel does not tell its RDMA devices: {}", errno_text(err)));
+		throw failure(exit_status::failed,
+			      fmt::format("the kernel does not tell its RDMA devices: {}", errno_text(err)));
 
 	for (auto &device : found) {
 		read_ports(device);
@@ -220,7 +222,8 @@ void nldev::add_link(const std::string &name, const std::string &type, const std
 	if (!err)
 		return;
 	const auto hint = err == ENODEV ? fmt::format(" (is there a network device {}?)", netdev) :
-			  err == EINVAL ? fmt::format(" (is the module for link type {} there, and can it use {}?)", type, netdev) :
+			  err == EINVAL ? fmt::format(" (is the module for link type {} there, and can it use {}?)",
+						      type, netdev) :
 					  std::string();
 	throw_link_error(err, fmt::format("cannot add {} on {}", name, netdev), hint);
 }

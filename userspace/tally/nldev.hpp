@@ -16,7 +16,7 @@ namespace tally::cli {
 
 struct rdma_port {
 	std::uint32_t index = 0;
-	std::string state; // DOWN, INIT, ARMED, ACTIVE, ...
+	std::string state;  // DOWN, INIT, ARMED, ACTIVE, ...
 	std::string netdev; // empty: none
 };
 

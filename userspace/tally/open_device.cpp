@@ -97,7 +97,8 @@ context_handle open_device(const std::string &name)
 		context_handle context{ibv_open_device(device)};
 		if (!context)
 			throw failure(exit_status::no_device,
-				      fmt::format("cannot open {}: {}", name, errno ? errno_text(errno) : "no driver for it"));
+				      fmt::format("cannot open {}: {}", name,
+						  errno ? errno_text(errno) : "no driver for it"));
 		return context;
 	}
 	throw failure(exit_status::no_device, fmt::format("there is no RDMA device {}", name));
@@ -152,7 +153,8 @@ local_port active_port(ibv_context &context)
 		if (ibv_query_port(&context, number, &attr) || attr.state != IBV_PORT_ACTIVE)
 			continue;
 
-		std::vector<ibv_gid_entry> table(static_cast<std::size_t>(std::max(attr.gid_tbl_len, 1)) * device.phys_port_cnt);
+		std::vector<ibv_gid_entry> table(static_cast<std::size_t>(std::max(attr.gid_tbl_len, 1)) *
+						 device.phys_port_cnt);
 		const auto filled = ibv_query_gid_table(&context, table.data(), table.size(), 0);
 		if (filled < 0)
 			throw failure(exit_status::rdma, fmt::format("cannot query the addresses of {}: {}", name,

@@ -49,7 +49,8 @@ TEST_F(attach, masks_are_checked)
 
 TEST_F(attach, an_operation_the_device_cannot_count_is_ENOTSUP)
 {
-	EXPECT_EQ((*this)(std::uint32_t{IBV_QP_ATTACH_COMP_CNTR_OP_SEND} | TALLY_QP_ATTACH_COMP_CNTR_OP_ATOMIC), ENOTSUP);
+	EXPECT_EQ((*this)(std::uint32_t{IBV_QP_ATTACH_COMP_CNTR_OP_SEND} | TALLY_QP_ATTACH_COMP_CNTR_OP_ATOMIC),
+		  ENOTSUP);
 	EXPECT_TRUE(kernel.attachments.empty());
 }
 

@@ -95,9 +95,10 @@ TEST_F(builder, a_command_without_attributes_is_a_header)
 
 TEST_F(builder, values_up_to_eight_bytes_travel_within_their_attribute)
 {
-	EXPECT_EQ((command{4, 2, put(in_u8, 0xab), put(in_u32, 0x01020304), put(in_u64, 0x1122334455667788)}.run(3, 17)), 0);
-	EXPECT_EQ(sent, image()
-				.header(24 + 3 * 16, 4, 2, 3, 17)
+	EXPECT_EQ(
+		(command{4, 2, put(in_u8, 0xab), put(in_u32, 0x01020304), put(in_u64, 0x1122334455667788)}.run(3, 17)),
+		0);
+	EXPECT_EQ(sent, image().header(24 + 3 * 16, 4, 2, 3, 17)
 				.attribute(1, 1)
 				.u64(0xab)
 				.attribute(2, 4)
@@ -146,8 +147,7 @@ TEST_F(builder, constants_are_eight_bytes)
 TEST_F(builder, handles_and_files_have_no_length)
 {
 	EXPECT_EQ((command{0, 8, put(in_object, 0xdeadbeef), put(in_file, 9), put(in_file, -1)}.run(3, 1)), 0);
-	EXPECT_EQ(sent, image()
-				.header(72, 0, 8, 3, 1)
+	EXPECT_EQ(sent, image().header(72, 0, 8, 3, 1)
 				.attribute(8, 0)
 				.u64(0xdeadbeef)
 				.attribute(11, 0)
@@ -187,7 +187,9 @@ TEST_F(builder, an_attribute_whose_condition_fails_is_left_out)
 {
 	std::uint32_t handle = 0;
 	answered_handle = 78;
-	EXPECT_EQ((command{4, 2, put_if(false, put(in_u32, 1)), put_if(true, put(in_u8, 2)), put(in_new, handle)}.run(3, 1)), 0);
+	EXPECT_EQ((command{4, 2, put_if(false, put(in_u32, 1)), put_if(true, put(in_u8, 2)), put(in_new, handle)}.run(
+			  3, 1)),
+		  0);
 	EXPECT_EQ(sent, image().header(56, 4, 2, 2, 1).attribute(1, 1).u64(2).attribute(9, 0).u64(0).bytes());
 	EXPECT_EQ(handle, 78u);
 }

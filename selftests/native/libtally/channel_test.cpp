@@ -23,7 +23,8 @@ class channel : public testing::Test {
 
 	void raw_send(const std::vector<std::byte> &bytes)
 	{
-		ASSERT_EQ(send(raw.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+		ASSERT_EQ(send(raw.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+			  static_cast<ssize_t>(bytes.size()));
 	}
 
 	template <typename Do> failure failure_of(Do &&run)

@@ -134,8 +134,9 @@ TEST(cxx_counter, can_live_in_words_of_the_caller)
 	EXPECT_EQ(err, 0u);
 	EXPECT_EQ(cntr.words()->comp, &comp);
 
-	const auto in_dmabuf = tally::comp_cntr::create_at(*kernel.context(), tally::dmabuf_memory{.fd = 3, .offset = 8},
-							   tally::dmabuf_memory{.fd = 3, .offset = 16});
+	const auto in_dmabuf =
+		tally::comp_cntr::create_at(*kernel.context(), tally::dmabuf_memory{.fd = 3, .offset = 8},
+					    tally::dmabuf_memory{.fd = 3, .offset = 16});
 	ASSERT_TRUE(in_dmabuf);
 	EXPECT_EQ(in_dmabuf->words().error(), std::errc::not_supported);
 }

@@ -64,7 +64,7 @@ class fake_kernel {
 	std::vector<std::pair<std::uint16_t, std::uint16_t>> commands;
 	std::vector<notification> notifications;
 	std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> attachments; // QP and bit to counter
-	std::set<std::uint32_t> busy_qps;					       // beyond INIT
+	std::set<std::uint32_t> busy_qps;					      // beyond INIT
 	std::vector<std::uint32_t> waited_handles;
 	std::vector<tally_comp_cntr_target> waited_targets;
 	std::uint64_t waited_timeout = 0;

@@ -24,7 +24,7 @@ constexpr auto v2 = IBV_GID_TYPE_ROCE_V2;
 
 TEST(gid, an_IPv4_address_of_RoCE_v2_is_best)
 {
-	const std::vector table{entry("fe80::1", v1), entry("fe80::1", v2), entry("::ffff:10.0.0.1", v1),
+	const std::vector table{entry("fe80::1", v1),	  entry("fe80::1", v2),		entry("::ffff:10.0.0.1", v1),
 				entry("2001:db8::1", v2), entry("::ffff:10.0.0.1", v2), entry("::ffff:10.0.0.2", v2)};
 	EXPECT_EQ(best_gid(table, 1), 4);
 }

@@ -208,7 +208,8 @@ TEST_F(groups, are_waited_for_in_ranges)
 	EXPECT_EQ(ibv_set_comp_cntr(tally_comp_cntr_group_at(group, 3), 4), 0);
 	EXPECT_EQ(tally_wait_comp_cntr_group(group, 2, 2, targets.data(), TALLY_COMP_CNTR_WAIT_ANY, 5, &index), 0);
 	EXPECT_EQ(index, 1u);
-	EXPECT_EQ(kernel.calls(counter_object, TALLY_METHOD_COMP_CNTR_WAIT), 2u) << "one was the look for the extensions";
+	EXPECT_EQ(kernel.calls(counter_object, TALLY_METHOD_COMP_CNTR_WAIT), 2u)
+		<< "one was the look for the extensions";
 
 	EXPECT_EQ(tally_wait_comp_cntr_group(group, 4, 2, targets.data(), 0, 5, &index), EINVAL);
 	EXPECT_EQ(tally_wait_comp_cntr_group(group, 4, 0, targets.data(), 0, 5, &index), EINVAL);

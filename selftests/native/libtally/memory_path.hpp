@@ -28,18 +28,18 @@ struct memory_wire {
 	end sender, receiver;
 
 	// Faults.
-	std::uint64_t spoil_chunk = UINT64_MAX;	     // a bit of its payload flips on the way
-	std::uint64_t spoil_header = UINT64_MAX;     // of its header
-	std::uint64_t break_at_chunk = UINT64_MAX;   // this write fails
-	std::uint64_t most_in_flight = 0;	     // what was seen
+	std::uint64_t spoil_chunk = UINT64_MAX;	   // a bit of its payload flips on the way
+	std::uint64_t spoil_header = UINT64_MAX;   // of its header
+	std::uint64_t break_at_chunk = UINT64_MAX; // this write fails
+	std::uint64_t most_in_flight = 0;	   // what was seen
 	bool broken = false;
 };
 
 class memory_path final : public cli::data_path {
     public:
 	memory_path(memory_wire &wire, bool sender)
-		: wire_(wire), mine_(sender ? wire.sender : wire.receiver), other_(sender ? wire.receiver : wire.sender),
-		  staging_(sender ? wire.ring.bytes() : 0)
+		: wire_(wire), mine_(sender ? wire.sender : wire.receiver),
+		  other_(sender ? wire.receiver : wire.sender), staging_(sender ? wire.ring.bytes() : 0)
 	{
 	}
 
@@ -98,7 +98,8 @@ class memory_path final : public cli::data_path {
 		const bool reached =
 			wire_.changed.wait_for(guard, timeout, [&] { return wire_.broken || count >= target; });
 		if (wire_.broken)
-			throw cli::failure(cli::exit_status::rdma, "an RDMA WRITE failed: transport retry counter exceeded");
+			throw cli::failure(cli::exit_status::rdma,
+					   "an RDMA WRITE failed: transport retry counter exceeded");
 		return reached;
 	}
 

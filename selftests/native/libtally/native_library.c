@@ -42,10 +42,22 @@ static int called(struct ibv_comp_cntr *cntr)
 	return cntr ? 0 : EINVAL;
 }
 
-int ibv_set_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t value) { return value ? called(cntr) : EINVAL; }
-int ibv_set_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t value) { return value ? called(cntr) : EINVAL; }
-int ibv_inc_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t amount) { return amount ? called(cntr) : EINVAL; }
-int ibv_inc_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t amount) { return amount ? called(cntr) : EINVAL; }
+int ibv_set_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t value)
+{
+	return value ? called(cntr) : EINVAL;
+}
+int ibv_set_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t value)
+{
+	return value ? called(cntr) : EINVAL;
+}
+int ibv_inc_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t amount)
+{
+	return amount ? called(cntr) : EINVAL;
+}
+int ibv_inc_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t amount)
+{
+	return amount ? called(cntr) : EINVAL;
+}
 
 int ibv_read_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t *value)
 {

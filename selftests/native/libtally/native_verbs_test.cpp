@@ -77,8 +77,9 @@ class native_verbs : public testing::Test {
 	}
 	~native_verbs() override { tally::set_native_verbs(nullptr); }
 
-	tally::native_verbs verbs{provider::query, provider::create, provider::destroy, provider::set,	    provider::set_err,
-				  provider::inc,   provider::inc_err, provider::read,	provider::read_err, provider::attach};
+	tally::native_verbs verbs{provider::query,    provider::create, provider::destroy, provider::set,
+				  provider::set_err,  provider::inc,	provider::inc_err, provider::read,
+				  provider::read_err, provider::attach};
 	fake_kernel kernel;
 	ibv_comp_cntr_init_attr attr{};
 };

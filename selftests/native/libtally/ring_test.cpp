@@ -13,7 +13,8 @@ using namespace tally::cli;
 
 TEST(ring, slots_do_not_overlap_and_fill_it)
 {
-	for (const auto &ring : {ring_geometry{2, 1}, ring_geometry{3, 63}, ring_geometry{16, 65536}, ring_geometry{7, 100}}) {
+	for (const auto &ring :
+	     {ring_geometry{2, 1}, ring_geometry{3, 63}, ring_geometry{16, 65536}, ring_geometry{7, 100}}) {
 		std::uint64_t end = 0;
 		for (std::uint64_t n = 0; n < ring.slots; ++n) {
 			EXPECT_GE(ring.offset(n), end);
@@ -84,7 +85,8 @@ using header_bytes = std::array<std::byte, chunk_header::bytes>;
 TEST(chunk_headers, arrive_as_they_were_written)
 {
 	constexpr ring_geometry ring{4, 1000};
-	for (const auto &header : {chunk_header{0, 0, true}, chunk_header{5, 1000, false}, chunk_header{UINT64_MAX, 1, true}}) {
+	for (const auto &header :
+	     {chunk_header{0, 0, true}, chunk_header{5, 1000, false}, chunk_header{UINT64_MAX, 1, true}}) {
 		header_bytes bytes;
 		header.write(bytes);
 		const auto read = chunk_header::read(bytes, header.sequence, ring);

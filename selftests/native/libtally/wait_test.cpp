@@ -92,7 +92,8 @@ TEST_F(waits, all_targets_have_to_be_reached)
 TEST_F(waits, any_target_may_be_reached)
 {
 	const std::array<tally_comp_cntr_target, 3> targets{{{1, 0}, {2, 0}, {3, 0}}};
-	EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 3, TALLY_COMP_CNTR_WAIT_ANY, 7, &index), ETIMEDOUT);
+	EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 3, TALLY_COMP_CNTR_WAIT_ANY, 7, &index),
+		  ETIMEDOUT);
 	EXPECT_EQ(kernel.waited_flags, std::uint32_t{TALLY_COMP_CNTR_WAIT_ANY});
 	count(1, 2);
 	EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 3, TALLY_COMP_CNTR_WAIT_ANY, 7, &index), 0);
@@ -106,7 +107,8 @@ TEST_F(waits, the_kernel_says_which_counter_ended_the_wait)
 	for (const int answer : {0, EIO}) {
 		kernel.wait_answer = answer;
 		kernel.wait_index = answer ? 2 : 1;
-		EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 3, TALLY_COMP_CNTR_WAIT_ANY, 7, &index), answer);
+		EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 3, TALLY_COMP_CNTR_WAIT_ANY, 7, &index),
+			  answer);
 		EXPECT_EQ(index, kernel.wait_index);
 	}
 	EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 3, TALLY_COMP_CNTR_WAIT_ANY, 7, nullptr), EIO);
@@ -117,7 +119,8 @@ TEST_F(waits, what_makes_no_sense_is_EINVAL)
 	const std::vector<tally_comp_cntr_target> targets(TALLY_COMP_CNTR_WAIT_MAX + 1);
 	const std::vector<ibv_comp_cntr *> many(TALLY_COMP_CNTR_WAIT_MAX + 1, cntrs[0]);
 	EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 0, 0, 0, nullptr), EINVAL);
-	EXPECT_EQ(tally_wait_comp_cntrs(many.data(), targets.data(), TALLY_COMP_CNTR_WAIT_MAX + 1, 0, 0, nullptr), EINVAL);
+	EXPECT_EQ(tally_wait_comp_cntrs(many.data(), targets.data(), TALLY_COMP_CNTR_WAIT_MAX + 1, 0, 0, nullptr),
+		  EINVAL);
 	EXPECT_EQ(tally_wait_comp_cntrs(many.data(), targets.data(), 2, 0, 0, nullptr), EINVAL) << "the same one twice";
 	EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 1, 2, 0, nullptr), EINVAL) << "unknown flag";
 	EXPECT_EQ(slept(), 0u);

@@ -36,8 +36,9 @@ wire::summary some_summary()
 	return m;
 }
 
-const wire::message all_messages[] = {some_hello(), wire::ready{}, wire::done{some_summary()}, wire::report{some_summary()},
-				      wire::complaint{exit_status::disk_full, "cannot write x: No space left on device"}};
+const wire::message all_messages[] = {
+	some_hello(), wire::ready{}, wire::done{some_summary()}, wire::report{some_summary()},
+	wire::complaint{exit_status::disk_full, "cannot write x: No space left on device"}};
 
 exit_status status_of(bytes arrived)
 {

@@ -175,12 +175,13 @@ class comp_cntr_ref {
 	// timed_out; interrupted.
 	result<void> wait(std::uint64_t target, wait_options options = {}) const
 	{
-		return detail::done(tally_wait_comp_cntr(cntr_, target, options.err_seen,
-							 detail::timeout_ns(options.timeout)));
+		return detail::done(
+			tally_wait_comp_cntr(cntr_, target, options.err_seen, detail::timeout_ns(options.timeout)));
 	}
 
 	// Fires the eventfd once when the target is reached, and, given the known error count, when that moves.
-	result<void> notify(int eventfd, std::uint64_t target, std::optional<std::uint64_t> err_seen = std::nullopt) const
+	result<void> notify(int eventfd, std::uint64_t target,
+			    std::optional<std::uint64_t> err_seen = std::nullopt) const
 	{
 		const std::uint64_t seen = err_seen.value_or(0);
 		return detail::done(tally_notify_comp_cntr(cntr_, target, err_seen ? &seen : nullptr, eventfd));
@@ -287,7 +288,8 @@ struct group_options {
 // Counters side by side in one piece of memory, read and waited for together.
 class comp_cntr_group {
     public:
-	static result<comp_cntr_group> create(ibv_context &context, std::uint32_t size, const group_options &options = {})
+	static result<comp_cntr_group> create(ibv_context &context, std::uint32_t size,
+					      const group_options &options = {})
 	{
 		tally_comp_cntr_group_attr attr{};
 		attr.type = detail::type_of(options.what);
@@ -322,13 +324,14 @@ class comp_cntr_group {
 	// As many as there is room for, from the first one on.  No snapshot: each value is read for itself.
 	result<void> read(std::span<tally_comp_cntr_value> values, std::uint32_t first = 0) const
 	{
-		return detail::done(tally_read_comp_cntr_group(group_.get(), first,
-							       static_cast<std::uint32_t>(values.size()), values.data()));
+		return detail::done(tally_read_comp_cntr_group(
+			group_.get(), first, static_cast<std::uint32_t>(values.size()), values.data()));
 	}
 
 	// One target for each counter from the first one on, TALLY_COMP_CNTR_WAIT_MAX at most.
 	result<void> wait_all(std::span<const wait_target> targets,
-			      std::optional<std::chrono::nanoseconds> timeout = std::nullopt, std::uint32_t first = 0) const
+			      std::optional<std::chrono::nanoseconds> timeout = std::nullopt,
+			      std::uint32_t first = 0) const
 	{
 		return detail::done(wait(targets, 0, timeout, first, nullptr));
 	}
@@ -359,8 +362,8 @@ class comp_cntr_group {
 
 	explicit comp_cntr_group(tally_comp_cntr_group *group) noexcept : group_(group) {}
 
-	int wait(std::span<const wait_target> targets, std::uint32_t flags, std::optional<std::chrono::nanoseconds> timeout,
-		 std::uint32_t first, std::uint32_t *index) const;
+	int wait(std::span<const wait_target> targets, std::uint32_t flags,
+		 std::optional<std::chrono::nanoseconds> timeout, std::uint32_t first, std::uint32_t *index) const;
 
 	std::unique_ptr<tally_comp_cntr_group, destroyer> group_;
 };

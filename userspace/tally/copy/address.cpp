@@ -25,9 +25,11 @@ addresses resolve(const host_port &address, int flags)
 	hints.ai_socktype = SOCK_STREAM;
 	hints.ai_flags = flags;
 	addrinfo *found = nullptr;
-	const int err = getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(), address.port.c_str(), &hints, &found);
+	const int err = getaddrinfo(address.host.empty() ? nullptr : address.host.c_str(), address.port.c_str(), &hints,
+				    &found);
 	if (err)
-		throw failure(exit_status::connection, fmt::format("{}:{}: {}", address.host, address.port, gai_strerror(err)));
+		throw failure(exit_status::connection,
+			      fmt::format("{}:{}: {}", address.host, address.port, gai_strerror(err)));
 	return addresses{found};
 }
 
@@ -100,7 +102,8 @@ host_port parse_address(const std::string &text)
 		const auto end = text.find(']');
 		const auto rest = end == std::string::npos ? std::string("?") : text.substr(end + 1);
 		if (!rest.empty() && rest.front() != ':')
-			throw failure(exit_status::usage, fmt::format("{}: an address is HOST:PORT or [IPv6]:PORT", text));
+			throw failure(exit_status::usage,
+				      fmt::format("{}: an address is HOST:PORT or [IPv6]:PORT", text));
 		address.host = text.substr(1, end - 1);
 		if (!rest.empty())
 			address.port = rest.substr(1);
@@ -118,7 +121,8 @@ listener listen_at(const host_port &address)
 	const auto found = resolve(address, AI_PASSIVE);
 	int err = 0;
 	for (const auto *one = found.get(); one; one = one->ai_next) {
-		unique_fd socket(::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, one->ai_protocol));
+		unique_fd socket(
+			::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, one->ai_protocol));
 		if (socket) {
 			set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
 			if (!bind(socket.get(), one->ai_addr, one->ai_addrlen) && !listen(socket.get(), 4)) {
@@ -141,13 +145,15 @@ accepted accept_from(const listener &listener)
 			continue;
 		sockaddr_storage from{};
 		socklen_t length = sizeof(from);
-		unique_fd socket(accept4(listener.socket.get(), reinterpret_cast<sockaddr *>(&from), &length, SOCK_CLOEXEC));
+		unique_fd socket(
+			accept4(listener.socket.get(), reinterpret_cast<sockaddr *>(&from), &length, SOCK_CLOEXEC));
 		if (socket) {
 			notice_dead_peer(socket.get());
 			return {.socket = std::move(socket), .peer = name_of(from, length)};
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-			throw failure(exit_status::connection, fmt::format("cannot accept a connection: {}", errno_text(errno)));
+			throw failure(exit_status::connection,
+				      fmt::format("cannot accept a connection: {}", errno_text(errno)));
 	}
 }
 
@@ -156,7 +162,8 @@ unique_fd connect_to(const host_port &address, std::chrono::milliseconds patienc
 	const auto found = resolve(address, 0);
 	int err = 0;
 	for (const auto *one = found.get(); one; one = one->ai_next) {
-		unique_fd socket(::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, one->ai_protocol));
+		unique_fd socket(
+			::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, one->ai_protocol));
 		err = socket ? connect_one(socket.get(), *one, patience) : errno;
 		if (!err) {
 			set_blocking(socket.get());

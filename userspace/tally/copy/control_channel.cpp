@@ -14,7 +14,10 @@ namespace tally::cli {
 using std::chrono::milliseconds;
 using clock = std::chrono::steady_clock;
 
-control_channel::control_channel(unique_fd socket, std::string peer) : socket_(std::move(socket)), peer_(std::move(peer)) {}
+control_channel::control_channel(unique_fd socket, std::string peer)
+	: socket_(std::move(socket)), peer_(std::move(peer))
+{
+}
 
 void control_channel::throw_lost()
 {

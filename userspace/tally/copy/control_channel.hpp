@@ -22,7 +22,8 @@ class control_channel {
 
 	// The next message, which has to be of this kind.  Throws failure: a complaint of the other end with its own
 	// status; peer_lost: it is gone; connection: it sends something else, or nothing in time.
-	template <typename Message> Message receive(std::chrono::milliseconds patience = std::chrono::milliseconds::max())
+	template <typename Message>
+	Message receive(std::chrono::milliseconds patience = std::chrono::milliseconds::max())
 	{
 		auto message = next(patience);
 		auto *wanted = std::get_if<Message>(&message);

@@ -38,8 +38,9 @@ class child {
 	std::string how_it_died() noexcept
 	{
 		const int status = wait();
-		return WIFSIGNALED(status) ? fmt::format("killed by signal {}, {}", WTERMSIG(status), strsignal(WTERMSIG(status))) :
-					     std::string();
+		return WIFSIGNALED(status) ?
+			       fmt::format("killed by signal {}, {}", WTERMSIG(status), strsignal(WTERMSIG(status))) :
+			       std::string();
 	}
 
     private:

@@ -27,11 +27,14 @@ std::string progress_line(std::uint64_t bytes, std::optional<std::uint64_t> size
 
 	const double part = *size ? std::min(1.0, static_cast<double>(bytes) / static_cast<double>(*size)) : 1.0;
 	const auto filled = static_cast<std::size_t>(part * width);
-	return fmt::format("[{}{}] {:3.0f} %  {}/s", std::string(filled, '#'), std::string(width - filled, '.'), part * 100,
-			   rate);
+	return fmt::format("[{}{}] {:3.0f} %  {}/s", std::string(filled, '#'), std::string(width - filled, '.'),
+			   part * 100, rate);
 }
 
-progress::progress(std::optional<std::uint64_t> size, bool wanted) : size_(size), drawing_(wanted && isatty(STDERR_FILENO)) {}
+progress::progress(std::optional<std::uint64_t> size, bool wanted)
+	: size_(size), drawing_(wanted && isatty(STDERR_FILENO))
+{
+}
 
 progress::~progress()
 {

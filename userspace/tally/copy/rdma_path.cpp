@@ -34,8 +34,9 @@ mr_handle register_memory(ibv_pd &pd, std::span<std::byte> memory, int access)
 {
 	auto *mr = ibv_reg_mr(&pd, memory.data(), memory.size(), access);
 	if (!mr && errno == ENOMEM)
-		throw failure(exit_status::rdma, fmt::format("cannot pin {} bytes for RDMA (see RLIMIT_MEMLOCK, ulimit -l)",
-							     memory.size()));
+		throw failure(
+			exit_status::rdma,
+			fmt::format("cannot pin {} bytes for RDMA (see RLIMIT_MEMLOCK, ulimit -l)", memory.size()));
 	return created<mr_handle>(mr, "cannot register memory");
 }
 
@@ -77,8 +78,8 @@ page_memory::~page_memory()
 }
 
 rdma_path::rdma_path(ibv_context &context, wire::role role, const ring_geometry &ring)
-	: context_(context), role_(role), ring_(ring), port_(active_port(context)), packet_number_(random_packet_number()),
-	  memory_(ring.bytes()), credits_(ring.slots * credit_bytes),
+	: context_(context), role_(role), ring_(ring), port_(active_port(context)),
+	  packet_number_(random_packet_number()), memory_(ring.bytes()), credits_(ring.slots * credit_bytes),
 	  pd_(created<pd_handle>(ibv_alloc_pd(&context), "cannot allocate a protection domain")),
 	  cq_(created<cq_handle>(ibv_create_cq(&context, static_cast<int>(2 * ring.slots), nullptr, nullptr, 0),
 				 "cannot create a completion queue")),
@@ -106,8 +107,8 @@ void rdma_path::create_queue_pair()
 	attr.qp_type = IBV_QPT_RC;
 	attr.send_cq = cq_.get();
 	attr.recv_cq = cq_.get();
-	// The provider takes back a place in the queue only when a later signaled request has been polled.  Every half a
-	// ring one is signaled, so a ring and a half is what can be taken at most.
+	// The provider takes back a place in the queue only when a later signaled request has been polled.  Every half
+	// a ring one is signaled, so a ring and a half is what can be taken at most.
 	attr.cap.max_send_wr = 2 * ring_.slots;
 	attr.cap.max_recv_wr = 1;
 	attr.cap.max_send_sge = 1;
@@ -162,8 +163,8 @@ void rdma_path::connect(const wire::hello &peer)
 		attr.ah_attr.grh.hop_limit = 64;
 	}
 	modify(*qp_, attr,
-	       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-		       IBV_QP_MIN_RNR_TIMER,
+	       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 	       "queue pair to RTR (can the two ends reach each other?)");
 
 	attr = {};
@@ -174,7 +175,8 @@ void rdma_path::connect(const wire::hello &peer)
 	attr.rnr_retry = 7;
 	attr.max_rd_atomic = 1;
 	modify(*qp_, attr,
-	       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
+	       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		       IBV_QP_MAX_QP_RD_ATOMIC,
 	       "queue pair to RTS");
 }
 

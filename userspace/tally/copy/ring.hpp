@@ -24,10 +24,7 @@ struct ring_geometry {
 	std::uint32_t slots = 0;
 	std::uint32_t chunk = 0; // most payload in a slot
 
-	constexpr std::uint64_t stride() const noexcept
-	{
-		return (header_bytes + std::uint64_t{chunk} + 63) / 64 * 64;
-	}
+	constexpr std::uint64_t stride() const noexcept { return (header_bytes + std::uint64_t{chunk} + 63) / 64 * 64; }
 
 	constexpr std::uint64_t bytes() const noexcept { return stride() * slots; }
 

@@ -39,7 +39,8 @@ void connect(rdma_path &path, control_channel &control, const wire::hello &peer)
 void expect_role(const wire::hello &peer, wire::role role)
 {
 	if (peer.role != role)
-		throw failure(exit_status::connection, "both ends want to do the same: one listens, the other connects");
+		throw failure(exit_status::connection,
+			      "both ends want to do the same: one listens, the other connects");
 }
 
 } // namespace

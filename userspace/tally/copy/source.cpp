@@ -46,7 +46,8 @@ source::source(const std::string &path, std::optional<std::uint64_t> limit)
 
 std::size_t source::read(std::span<std::byte> to)
 {
-	const auto most = limit_ ? static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), *limit_ - given_)) : to.size();
+	const auto most =
+		limit_ ? static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), *limit_ - given_)) : to.size();
 	std::size_t filled = 0;
 	while (filled < most) {
 		const auto got = ::read(file_.get(), to.data() + filled, most - filled);

@@ -56,7 +56,8 @@ void compare(const wire::summary &sender, const wire::summary &receiver)
 {
 	if (sender.bytes != receiver.bytes || sender.hash != receiver.hash)
 		throw failure(exit_status::mismatch,
-			      fmt::format("what arrived is not what was sent: {} bytes, SHA-256 {} were sent, {} bytes, {} arrived",
+			      fmt::format("what arrived is not what was sent: {} bytes, SHA-256 {} were sent, {} "
+					  "bytes, {} arrived",
 					  sender.bytes, to_hex(sender.hash), receiver.bytes, to_hex(receiver.hash)));
 }
 
@@ -110,7 +111,8 @@ outcome receive_file(destination &to, data_path &path, control_channel &control,
 		const auto slot = path.slot(chunks);
 		const auto header = chunk_header::read(slot.first<chunk_header::bytes>(), chunks, ring);
 		if (!header)
-			throw failure(exit_status::connection, fmt::format("chunk {} of {} is damaged", chunks, control.peer()));
+			throw failure(exit_status::connection,
+				      fmt::format("chunk {} of {} is damaged", chunks, control.peer()));
 		const auto payload = slot.subspan(ring_geometry::header_bytes, header->length);
 		hash.update(payload);
 		to.write(payload);

@@ -46,9 +46,9 @@ struct hello {
 	std::array<std::byte, 16> gid{};
 	std::uint64_t address = 0; // of the ring or of the credit word
 	std::uint32_t rkey = 0;
-	ring_geometry ring;		      // of the receiver; the sender repeats it
-	std::uint64_t size = size_unknown;    // of the file, from the sender
-	std::uint32_t mode = 0644;	      // its permissions, from the sender
+	ring_geometry ring;		   // of the receiver; the sender repeats it
+	std::uint64_t size = size_unknown; // of the file, from the sender
+	std::uint32_t mode = 0644;	   // its permissions, from the sender
 
 	friend bool operator==(const hello &, const hello &) = default;
 };
