@@ -127,34 +127,39 @@ TEST(Counter, AFailedOperationCountsOneErrorOfItsClassWhateverTheKind)
 	}
 }
 
-TEST(Counter, AFlushedRequestCountsOneErrorOfItsClass)
+TEST(Counter, AFlushedRequestCountsOneErrorOfItsClassWhateverTheKind)
 {
 	for (auto &op : operations) {
-		for (bool signaled : {false, true}) {
-			SCOPED_TRACE(op.name);
-			Pair p({.connect = false});
-			Counted a(p, p.da, p.a, true);
-			p.a.connect(p.b);
-			p.w.settle();
-			for (int i = 0; i < 3; i++)
-				p.a.stage(op.wqe(p).signaled(signaled));
-			p.a.set_sq_record(p.a.producer_index());
-			p.a.to(HCA_QPS_ERR);
-			p.w.settle();
-			a.expect({{op.requester, 0, 3}});
+		for (bool bytes : {false, true}) {
+			for (bool signaled : {false, true}) {
+				SCOPED_TRACE(op.name);
+				Pair p({.connect = false});
+				Counted a(p, p.da, p.a, bytes);
+				p.a.connect(p.b);
+				p.w.settle();
+				for (int i = 0; i < 3; i++)
+					p.a.stage(op.wqe(p).signaled(signaled));
+				p.a.set_sq_record(p.a.producer_index());
+				p.a.to(HCA_QPS_ERR);
+				p.w.settle();
+				a.expect({{op.requester, 0, 3}});
+				EXPECT_EQ(p.ca.poll_all().size(), 3u);
+			}
 		}
 	}
 }
 
-TEST(Counter, AFlushedReceiveCountsOneError)
+TEST(Counter, AFlushedReceiveCountsOneErrorWhateverTheKind)
 {
-	Pair p({.connect = false});
-	Counted b(p, p.db, p.b, false);
-	p.b.to_init();
-	for (int i = 0; i < 4; i++)
-		p.b.post_recv();
-	p.b.to(HCA_QPS_ERR);
-	b.expect({{HCA_CLASS_RECV, 0, 4}});
+	for (bool bytes : {false, true}) {
+		Pair p({.connect = false});
+		Counted b(p, p.db, p.b, bytes);
+		p.b.to_init();
+		for (int i = 0; i < 4; i++)
+			p.b.post_recv(p.kb.sge(0, 100));
+		p.b.to(HCA_QPS_ERR);
+		b.expect({{HCA_CLASS_RECV, 0, 4}});
+	}
 }
 
 TEST(Counter, AReceiveOfASharedQueueCountsForTheQpThatUsedIt)
