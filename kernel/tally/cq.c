@@ -146,10 +146,9 @@ int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
 	struct tally_cq *cq = to_tcq(ib);
 	struct tally_dev *dev = to_tdev(ib->device);
 
-	tally_uar_del_cq(cq);
 	hca_table_hide(&dev->cqs, cq->cqn);
-	/* A doorbell that found it by number may still be arming it. */
-	synchronize_rcu_expedited();
+	/* Then no doorbell that found it by number is arming it any more. */
+	tally_uar_del_cq(cq);
 	hca_table_release(&dev->cqs, cq->cqn);
 	tally_dbrec_unmap(&cq->dbrec, cq->ctx);
 	tally_ring_unmap(&cq->ring);

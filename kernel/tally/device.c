@@ -199,10 +199,11 @@ static int init_tables(struct tally_dev *dev)
 /**
  * tally_dev_alloc - make a device
  * @ndev: its netdev
+ * @name: what it is going to be called
  *
  * Return: the device, not registered, for ib_dealloc_device() if it is not to be; or an ERR_PTR.
  */
-struct tally_dev *tally_dev_alloc(struct net_device *ndev)
+struct tally_dev *tally_dev_alloc(struct net_device *ndev, const char *name)
 {
 	struct tally_dev *dev;
 	int ret;
@@ -236,7 +237,7 @@ struct tally_dev *tally_dev_alloc(struct net_device *ndev)
 	ret = init_tables(dev);
 	if (ret)
 		goto err;
-	dev->engine = tally_engine_create(dev);
+	dev->engine = tally_engine_create(dev, name);
 	if (IS_ERR(dev->engine)) {
 		ret = PTR_ERR(dev->engine);
 		dev->engine = NULL;

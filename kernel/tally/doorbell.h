@@ -90,11 +90,12 @@ int tally_uar_put_page(struct tally_ucontext *ctx, u32 index);
  * tally_bfreg_unbind - the QP's doorbells are ignored from here on
  * @qp: bound, or not (then nothing happens)
  *
- * May sleep: after the return no doorbell that came before is running the QP.  The engine may.
+ * Waits for an RCU grace period: after the return no doorbell that came before is running the QP, and no peer
+ * that found it before it was unpublished touches it.  The engine may still run it.
  */
 void tally_bfreg_unbind(struct tally_qp *qp);
 
-/* Same for a CQ's arming. */
+/* Same for a CQ's arming; both may sleep. */
 void tally_uar_add_cq(struct tally_ucontext *ctx, struct tally_cq *cq);
 void tally_uar_del_cq(struct tally_cq *cq);
 

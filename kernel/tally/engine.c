@@ -223,7 +223,7 @@ static int engine_main(void *arg)
 	return 0;
 }
 
-struct tally_engine *tally_engine_create(struct tally_dev *dev)
+struct tally_engine *tally_engine_create(struct tally_dev *dev, const char *name)
 {
 	struct tally_engine *e;
 
@@ -234,7 +234,7 @@ struct tally_engine *tally_engine_create(struct tally_dev *dev)
 	spin_lock_init(&e->lock);
 	INIT_LIST_HEAD(&e->run);
 	tally_poller_init(&e->poller);
-	e->task = kthread_run(engine_main, e, "%s-engine", dev_name(&dev->ib.dev));
+	e->task = kthread_run(engine_main, e, "%s-engine", name);
 	if (IS_ERR(e->task)) {
 		int err = PTR_ERR(e->task);
 

@@ -36,7 +36,8 @@ struct tally_work {
 	u32 quiet;
 };
 
-struct tally_engine *tally_engine_create(struct tally_dev *dev);
+/* @name: what the device is going to be called. */
+struct tally_engine *tally_engine_create(struct tally_dev *dev, const char *name);
 /* No QP is left. */
 void tally_engine_destroy(struct tally_engine *engine);
 

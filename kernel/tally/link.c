@@ -160,7 +160,7 @@ static int newlink(const char *name, struct net_device *ndev)
 
 	if (ndev->type != ARPHRD_ETHER || ndev->addr_len != ETH_ALEN)
 		return -EINVAL;
-	dev = tally_dev_alloc(ndev);
+	dev = tally_dev_alloc(ndev, name);
 	if (IS_ERR(dev))
 		return PTR_ERR(dev);
 	INIT_WORK(&dev->reap, reap);

@@ -12,6 +12,7 @@ module_init(tally_init);
 static void __exit tally_exit(void)
 {
 	tally_link_exit();
+	tally_uars_exit();
 }
 module_exit(tally_exit);
 

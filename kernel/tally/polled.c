@@ -291,22 +291,23 @@ static void start(struct tally_uar *uar, u64 now)
 
 static void stop(struct tally_uar *uar)
 {
-	mutex_lock(&uar->mode_lock);
-	if (uar->mode != TALLY_UAR_DEAD) {
-		bool mapped = uar->mode == TALLY_UAR_MAPPED;
+	bool mapped;
 
+	mutex_lock(&uar->mode_lock);
+	mapped = uar->mode == TALLY_UAR_MAPPED;
+	if (mapped)
+		tally_uar_zap(uar);
+	if (uar->mode != TALLY_UAR_DEAD)
 		WRITE_ONCE(uar->mode, TALLY_UAR_TRAPPED);
-		if (mapped)
-			tally_uar_zap(uar);
-	}
 	mutex_unlock(&uar->mode_lock);
 	list_del_init(&uar->poll_link);
-	if (!uar->since)
-		return;
-	/* The look after the zap; see above. */
-	poll_scratch(uar);
-	tally_uar_kick_pending(uar);
-	tally_stat_inc(uar->uars->dev, TALLY_STAT_MODE_SWITCHES);
+	if (mapped) {
+		/* The look after the zap; see above. */
+		poll_scratch(uar);
+		tally_uar_kick_pending(uar);
+	}
+	if (uar->since)
+		tally_stat_inc(uar->uars->dev, TALLY_STAT_MODE_SWITCHES);
 }
 
 /*

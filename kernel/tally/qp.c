@@ -151,8 +151,6 @@ int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_ud
 	init->cap.max_recv_sge = req.rq_wqe_count ? (1u << req.rq_wqe_shift) / sizeof(struct hca_wqe_data) : 0;
 	qp->cap = init->cap;
 	qp->sig_type = init->sq_sig_type;
-	refcount_set(&qp->refs, 1);
-	init_completion(&qp->gone);
 	mutex_init(&qp->lock);
 	ret = map_memory(qp, &req, &shape);
 	if (ret)
@@ -177,8 +175,6 @@ int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_ud
 err_bfreg:
 	tally_bfreg_unbind(qp);
 	tally_engine_forget(qp);
-	tally_qp_put(qp);
-	wait_for_completion(&qp->gone);
 err_number:
 	hca_table_release(&dev->hca.qps, ib->qp_num);
 err_memory:
@@ -191,8 +187,8 @@ err_memory:
  * @ib: the queue pair, in any state
  * @udata: unused
  *
- * Doorbells go first, then the engine, then peers that found it by number: after the grace period nobody is left
- * who could touch its memory, its CQs or its counters.
+ * Doorbells go first, and with the grace period they take, peers that found it by number; then the engine.
+ * Then nobody is left who could touch its memory, its CQs or its counters.
  *
  * Return: 0.
  */
@@ -205,10 +201,7 @@ int tally_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 	hca_qp_unpublish(&qp->hca);
 	tally_bfreg_unbind(qp);
 	tally_engine_forget(qp);
-	tally_qp_put(qp);
-	wait_for_completion(&qp->gone);
 	hca_qp_modify(&qp->hca, &reset);
-	synchronize_rcu_expedited();
 
 	tally_qp_put_cntrs(qp);
 	hca_table_release(&dev->hca.qps, ib->qp_num);

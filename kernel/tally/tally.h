@@ -3,13 +3,11 @@
 #ifndef TALLY_H
 #define TALLY_H
 
-#include <linux/completion.h>
 #include <linux/etherdevice.h>
 #include <linux/hashtable.h>
 #include <linux/idr.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
-#include <linux/refcount.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -276,10 +274,7 @@ struct tally_srq {
  * @hca: the queues and the state
  * @work: its place in the engine
  * @bfreg: its doorbell register
- * @bfreg_link: QPs of a doorbell register, see doorbell.c
- * @refs: one of the owner, one of each doorbell that is running the QP.  A QP found by number or on a list
- *	under RCU or a lock is taken with refcount_inc_not_zero(); destroy drops the owner's and waits for @gone.
- * @gone: the last reference is gone
+ * @bfreg_link: QPs of a UAR page, see uar.h
  * @ctx: whose it is
  * @ring: receive WQEs, then send WQEs
  * @dbrec: producer indices
@@ -297,8 +292,6 @@ struct tally_qp {
 	struct tally_work work;
 	struct tally_bfreg *bfreg;
 	struct list_head bfreg_link;
-	refcount_t refs;
-	struct completion gone;
 	struct tally_ucontext *ctx;
 	struct tally_ring ring;
 	struct tally_dbrec dbrec;
@@ -367,19 +360,13 @@ static inline struct tally_qp *hca_to_tqp(struct hca_qp *hca)
 	return container_of(hca, struct tally_qp, hca);
 }
 
-static inline void tally_qp_put(struct tally_qp *qp)
-{
-	if (refcount_dec_and_test(&qp->refs))
-		complete(&qp->gone);
-}
-
 /* link.c: devices come and go with their netdevs */
 int tally_link_init(void);
 void tally_link_exit(void);
 void tally_dealloc_driver(struct ib_device *ib);
 
 /* device.c: what the device and its port are */
-struct tally_dev *tally_dev_alloc(struct net_device *ndev);
+struct tally_dev *tally_dev_alloc(struct net_device *ndev, const char *name);
 void tally_dev_free_parts(struct tally_dev *dev);
 
 /* events.c: what the HCA asks of its driver */
