@@ -121,6 +121,14 @@ TEST(Atomic, AMisalignedAddressIsRefusedByTheResponder)
 	}
 }
 
+TEST(Atomic, AMisalignedAddressOfMemoryThatIsAlignedIsRefused)
+{
+	Pair p;
+	Key &odd = p.w.add_key(p.db, p.mb, {.offset = 0, .iova = 0x1004});
+	p.post(Wqe::fetch_add(odd.addr(8), odd.key(), 1).sge(p.ka.sge(0, 8)));
+	expect_failed(one(p.ca), HCA_CQE_REQ_ERR, HCA_SYND_REMOTE_INVAL_REQ, 0);
+}
+
 TEST(Atomic, AnAlignedAddressOfMemoryThatIsNotAlignedIsRefused)
 {
 	Pair p;

@@ -32,6 +32,33 @@ TEST(ReceiveQueue, ReceivesAreUsedInOrderThroughManyRounds)
 	}
 }
 
+TEST(ReceiveQueue, WhatIsLeftBehindTheEndOfAListIsNotUsed)
+{
+	for (bool shared : {false, true}) {
+		Pair p({.srq = shared, .qp = {.rq_entries = 1}});
+		Sge three[] = {p.kb.sge(0, 8), p.kb.sge(100, 8), p.kb.sge(200, 8)};
+		auto post = [&](std::span<const Sge> list) {
+			if (shared)
+				p.srq->free_wqe(p.srq->post(list));
+			else
+				p.b.post_recv(list);
+		};
+		/* once around the ring with long lists, then a short one over it */
+		for (u32 i = 0; i < (shared ? p.srq->entries() : 1); i++) {
+			post(three);
+			p.mb.expect(0, p.ma.read(0, 8));
+			p.mb.expect(100, p.ma.read(8, 8));
+			p.mb.expect(200, p.ma.read(16, 4));
+			p.post(Wqe::send().sge(p.ka.sge(0, 20)).signaled(false));
+			ASSERT_TRUE(one(p.cb).ok());
+		}
+		post(std::span(three).first(1));
+		p.post(Wqe::send().sge(p.ka.sge(32, 20)));
+		EXPECT_EQ(one(p.ca).syndrome, HCA_SYND_REMOTE_INVAL_REQ);
+		EXPECT_EQ(one(p.cb).syndrome, HCA_SYND_LOCAL_LENGTH);
+	}
+}
+
 TEST(ReceiveQueue, ItsIndicesWrapAt65536)
 {
 	Pair p({.qp = {.rq_entries = 4}});
