@@ -698,14 +698,18 @@ enum hca_qp_attr_mask {
 /**
  * hca_qp_modify - change attributes and state
  * @qp: the QP
+ * @cur: state from which the change is allowed
  * @attr: the transition and attributes have been checked by the driver (ib_modify_qp_is_ok()); states:
  *	RESET forgets all work and keeps the counters; ERR flushes both queues before the call returns (receives
  *	posted later are flushed by a timer); SQD raises HCA_EVENT_SQ_DRAINED when the current WQE is done; RTS
  *	starts the queue, the driver calls hca_qp_run() afterwards.
  *
  * Two calls on one QP do not run at the same time; the driver sees to it.
+ *
+ * Return: 0; -EINVAL, and nothing has changed, if work has failed and taken the QP from @cur to ERR, where only
+ * RESET and ERR are allowed.
  */
-void hca_qp_modify(struct hca_qp *qp, const struct hca_qp_attr *attr);
+int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr);
 
 /**
  * hca_qp_attach - count some classes of work in a counter

@@ -121,21 +121,30 @@ static void forget_route(struct hca_qp *qp)
 	spin_unlock(&qp->route_lock);
 }
 
-void hca_qp_modify(struct hca_qp *qp, const struct hca_qp_attr *attr)
+int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 {
-	bool flush = attr->mask & HCA_ATTR_STATE && attr->state == HCA_QPS_ERR;
+	bool to_state = attr->mask & HCA_ATTR_STATE;
+	bool flush = to_state && attr->state == HCA_QPS_ERR;
+	bool reset = to_state && attr->state == HCA_QPS_RESET;
 
 	spin_lock(&qp->sq.lock);
 	spin_lock(&qp->rq.lock);
+	/* Whoever fails the QP holds one of the locks. */
+	if (qp->state != cur && !flush && !reset) {
+		spin_unlock(&qp->rq.lock);
+		spin_unlock(&qp->sq.lock);
+		return -EINVAL;
+	}
 	set_attrs(qp, attr);
 	if (attr->mask & HCA_ATTR_ROUTE)
 		forget_route(qp);
-	if (attr->mask & HCA_ATTR_STATE)
+	if (to_state)
 		enter(qp, attr->state);
 	spin_unlock(&qp->rq.lock);
 	if (flush)
 		hca_qp_flush(qp);
 	spin_unlock(&qp->sq.lock);
+	return 0;
 }
 
 int hca_qp_attach(struct hca_qp *qp, struct hca_counter *counter, u32 classes)

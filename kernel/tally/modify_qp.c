@@ -42,10 +42,8 @@ static int check_paths(const struct ib_qp_attr *attr, int mask)
 	return 0;
 }
 
-static int check_state(const struct tally_qp *qp, const struct ib_qp_attr *attr, int mask, enum ib_qp_state *new)
+static int check_state(enum ib_qp_state cur, const struct ib_qp_attr *attr, int mask, enum ib_qp_state *new)
 {
-	enum ib_qp_state cur = READ_ONCE(qp->hca.state);
-
 	/* The caller's idea of the state; the queue may have failed meanwhile. */
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
 		return -EINVAL;
@@ -139,27 +137,38 @@ static void keep(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask)
 		kept->retry_cnt = attr->retry_cnt;
 	if (mask & IB_QP_RNR_RETRY)
 		kept->rnr_retry = attr->rnr_retry;
-	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
-		WRITE_ONCE(qp->sqd_notify, attr->en_sqd_async_notify);
 }
 
-static void apply(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask, enum ib_qp_state new)
+/*
+ * What the queues ask for comes first: the first message after the transition wants the address, and the drain
+ * may be over before we are.  If the queue has failed meanwhile, it does no harm: nothing is sent, received or
+ * drained before a reset.
+ */
+static int apply(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask, enum ib_qp_state cur,
+		 enum ib_qp_state new)
 {
 	bool reset = mask & IB_QP_STATE && new == IB_QPS_RESET;
 	struct hca_qp_attr hca;
+	int ret;
 
-	if (reset) {
-		memset(&qp->attr, 0, sizeof(qp->attr));
+	if (reset)
 		WRITE_ONCE(qp->sqd_notify, false);
+	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
+		WRITE_ONCE(qp->sqd_notify, attr->en_sqd_async_notify);
+	if (reset)
 		tally_qp_set_route(qp, NULL, NULL);
-	}
-	keep(qp, attr, mask);
-	if (mask & IB_QP_AV)
+	else if (mask & IB_QP_AV)
 		tally_qp_set_route(qp, &attr->ah_attr.grh.dgid, attr->ah_attr.roce.dmac);
 	to_hca_attr(&hca, attr, mask);
 	if (reset)
 		hca.mask |= HCA_ATTR_ROUTE;
-	hca_qp_modify(&qp->hca, &hca);
+	ret = hca_qp_modify(&qp->hca, cur, &hca);
+	if (ret)
+		return ret;
+	if (reset)
+		memset(&qp->attr, 0, sizeof(qp->attr));
+	keep(qp, attr, mask);
+	return 0;
 }
 
 static int get_request(struct ib_udata *udata)
@@ -201,7 +210,7 @@ static int put_response(struct ib_udata *udata)
 int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
 	struct tally_qp *qp = to_tqp(ib);
-	enum ib_qp_state new;
+	enum ib_qp_state cur, new;
 	int ret;
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
@@ -211,7 +220,8 @@ int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct 
 		return ret;
 
 	mutex_lock(&qp->lock);
-	ret = check_state(qp, attr, mask, &new);
+	cur = READ_ONCE(qp->hca.state);
+	ret = check_state(cur, attr, mask, &new);
 	if (!ret)
 		ret = check_paths(attr, mask);
 	if (!ret)
@@ -219,7 +229,7 @@ int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct 
 	if (!ret)
 		ret = put_response(udata);
 	if (!ret)
-		apply(qp, attr, mask, new);
+		ret = apply(qp, attr, mask, cur, new);
 	mutex_unlock(&qp->lock);
 
 	/* What was posted before, and a drain that has nothing to wait for. */

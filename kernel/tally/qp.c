@@ -201,7 +201,7 @@ int tally_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 	hca_qp_unpublish(&qp->hca);
 	tally_bfreg_unbind(qp);
 	tally_engine_forget(qp);
-	hca_qp_modify(&qp->hca, &reset);
+	hca_qp_modify(&qp->hca, READ_ONCE(qp->hca.state), &reset);
 
 	tally_qp_put_cntrs(qp);
 	hca_table_release(&dev->hca.qps, ib->qp_num);

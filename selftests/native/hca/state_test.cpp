@@ -176,6 +176,35 @@ TEST(State, AttributesMayChangeWithoutTheState)
 	EXPECT_EQ(one(p.ca).syndrome, HCA_SYND_REMOTE_INVAL_REQ);
 }
 
+TEST(State, ATransitionThatWasAllowedBeforeTheQpFailedIsRefused)
+{
+	Pair p({.connect = false});
+	p.a.to_init();
+	p.a.to_rtr(p.b);
+	hca_qp_attr rts{};
+	rts.mask = HCA_ATTR_STATE | HCA_ATTR_SQ_PSN;
+	rts.state = HCA_QPS_RTS;
+	rts.sq_psn = 77;
+	u32 psn = p.a.hca()->sq.psn;
+	p.a.to(HCA_QPS_ERR);
+	EXPECT_EQ(hca_qp_modify(p.a.hca(), HCA_QPS_RTR, &rts), -EINVAL);
+	EXPECT_EQ(p.a.state(), HCA_QPS_ERR);
+	EXPECT_EQ(p.a.hca()->sq.psn, psn);
+}
+
+TEST(State, AFailedQpGoesToErrorAndToResetWhateverItWasThoughtToBe)
+{
+	for (u8 state : {HCA_QPS_ERR, HCA_QPS_RESET}) {
+		Pair p;
+		hca_qp_attr to{};
+		to.mask = HCA_ATTR_STATE;
+		to.state = state;
+		p.a.to(HCA_QPS_ERR);
+		EXPECT_EQ(hca_qp_modify(p.a.hca(), HCA_QPS_RTS, &to), 0);
+		EXPECT_EQ(p.a.state(), state);
+	}
+}
+
 TEST(State, AQpWithoutASendQueueIgnoresItsDoorbellRecord)
 {
 	Pair p({.connect = false, .qp = {.sq_slots = 0}});

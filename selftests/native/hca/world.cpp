@@ -2,6 +2,7 @@
 #include "world.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace world {
@@ -316,7 +317,8 @@ u16 Qp::post_recv(std::span<const Sge> list)
 
 void Qp::modify(const hca_qp_attr &attr)
 {
-	hca_qp_modify(hca(), &attr);
+	if (int err = hca_qp_modify(hca(), hca()->state, &attr))
+		throw std::system_error(-err, std::generic_category(), "hca_qp_modify");
 	World::assert_outside();
 	if (attr.mask & HCA_ATTR_STATE && attr.state == HCA_QPS_RESET) {
 		sq_pi_ = rq_pi_ = 0;
