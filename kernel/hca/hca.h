@@ -251,7 +251,8 @@ void hca_cursor_skip(struct hca_cursor *c, u64 len);
  * @len: no more than either list has left; all keys resolved in this RCU read section
  *
  * The last bytes (up to 8) become visible after all others, so that a reader who polls the end of a buffer
- * finds the rest there.  An aligned 8-byte value is never torn.
+ * finds the rest there.  A message that is one word of 8 or 4 bytes, aligned at both ends, is moved whole; so
+ * is the last word of 8 bytes of a message whose length is a multiple of 8.
  */
 void hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len);
 
