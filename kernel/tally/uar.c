@@ -250,16 +250,17 @@ static void map_free(struct tally_uar_map *map)
 
 /*
  * A copy of the VMA, for mremap() to move it to: fork() makes none (VM_DONTCOPY, which VM_IO keeps user space
- * from taking away), and a single page is not split.  The move is refused later; the copy is the core's.
+ * from taking away), and a single page is not split.  The move is refused later, nothing is ever mapped there.
+ * The core is not asked to track the copy: it would take the file's disassociation lock inside of mmap_lock, and
+ * the removal of the device takes mmap_lock inside of that one.  To its close() a VMA without data is none of
+ * its own.
  */
 static void uar_vma_open(struct vm_area_struct *vma)
 {
 	struct tally_uar_map *map = vma->vm_private_data;
 
 	vma->vm_ops = map->core_ops;
-	vma->vm_private_data = map->core_private;
-	if (vma->vm_ops->open)
-		vma->vm_ops->open(vma);
+	vma->vm_private_data = NULL;
 }
 
 static void uar_vma_close(struct vm_area_struct *vma)
