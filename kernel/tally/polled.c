@@ -17,7 +17,7 @@
  * let it fault again, for ever; so such a page is held for a while even if others want the CPU.
  */
 #include <linux/cpumask.h>
-#include <linux/jiffies.h>
+#include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -37,16 +37,50 @@
 /* Quiet QPs are looked at in passes without work, at the latest in each so manieth pass; so many at a time. */
 #define COLD_PASSES	32
 #define COLD_QPS	16
-/* A stay of this length was worth it, whatever ended it. */
-#define LONG_STAY_NS	(10 * NSEC_PER_MSEC)
+/* How many doorbells in a row must have come at the rate from which on a page is polled. */
+#define RINGS		8
+/*
+ * Polling has paid if it executed so many work requests, and at the rate from which on pages are polled.  It does
+ * not where the CPU that polls and the poster's do not really run at the same time: in a virtual machine whose
+ * host is busy.
+ */
+#define WORTH_WQES	64
+/*
+ * How long it is not tried again after a failure: about what a change of modes there and back costs, twice as
+ * long after each further one, up to a limit.
+ */
+#define MIN_BACKOFF_NS	(50 * NSEC_PER_USEC)
+#define MAX_BACKOFF_NS	(500 * NSEC_PER_MSEC)
 
 static unsigned int poll_rate = 20;
 module_param(poll_rate, uint, 0644);
 MODULE_PARM_DESC(poll_rate, "doorbells per millisecond from which a page is polled if a CPU is idle, 0: never (20)");
 
-static unsigned int poll_us = 100;
+static unsigned int poll_us = 1000;
 module_param(poll_us, uint, 0644);
-MODULE_PARM_DESC(poll_us, "microseconds without a doorbell after which a page is not polled any more (100)");
+MODULE_PARM_DESC(poll_us, "microseconds without a doorbell after which a page is not polled any more (1000)");
+
+void tally_backoff_init(struct tally_backoff *b)
+{
+	b->at = 0;
+	b->step = MIN_BACKOFF_NS;
+}
+
+static bool may_try(const struct tally_backoff *b, u64 now)
+{
+	return now >= READ_ONCE(b->at);
+}
+
+static void failed(struct tally_backoff *b, u64 now)
+{
+	WRITE_ONCE(b->at, now + b->step);
+	b->step = min_t(u64, 2 * b->step, MAX_BACKOFF_NS);
+}
+
+static void succeeded(struct tally_backoff *b)
+{
+	b->step = MIN_BACKOFF_NS;
+}
 
 void tally_poller_init(struct tally_poller *p)
 {
@@ -54,8 +88,7 @@ void tally_poller_init(struct tally_poller *p)
 	INIT_LIST_HEAD(&p->pages);
 	spin_lock_init(&p->ask_lock);
 	INIT_LIST_HEAD(&p->asked);
-	p->retry_at = jiffies;
-	p->backoff = 1;
+	tally_backoff_init(&p->retry);
 }
 
 bool tally_poller_wanted(struct tally_poller *p)
@@ -74,6 +107,7 @@ void tally_uar_ask(struct tally_uar *uar)
 {
 	struct tally_poller *p = poller_of(uar);
 
+	WRITE_ONCE(p->asker, raw_smp_processor_id());
 	spin_lock(&p->ask_lock);
 	if (list_empty(&uar->ask_link))
 		list_add_tail(&uar->ask_link, &p->asked);
@@ -84,22 +118,20 @@ void tally_uar_ask(struct tally_uar *uar)
 void tally_uar_rang(struct tally_uar *uar)
 {
 	u32 rate = READ_ONCE(poll_rate);
-	unsigned long now = jiffies;
-	struct tally_poller *p;
-	u32 rings;
+	u32 rings = READ_ONCE(uar->rings) + 1;
+	u64 now, before;
 
-	if (READ_ONCE(uar->window) != now) {
-		WRITE_ONCE(uar->window, now);
-		WRITE_ONCE(uar->rings, 1);
+	if (rings < RINGS) {
+		WRITE_ONCE(uar->rings, rings);
 		return;
 	}
-	rings = READ_ONCE(uar->rings) + 1;
-	WRITE_ONCE(uar->rings, rings);
-	if (!rate || rings < rate * (MSEC_PER_SEC / HZ))
-		return;
+	now = local_clock();
+	before = READ_ONCE(uar->window);
+	WRITE_ONCE(uar->window, now);
 	WRITE_ONCE(uar->rings, 0);
-	p = poller_of(uar);
-	if (time_before(now, READ_ONCE(p->retry_at)))
+	if (!rate || now - before > RINGS * NSEC_PER_MSEC / rate)
+		return;
+	if (!may_try(&uar->retry, now) || !may_try(&poller_of(uar)->retry, now))
 		return;
 	if (cmpxchg(&uar->mode, TALLY_UAR_TRAPPED, TALLY_UAR_ASKED) == TALLY_UAR_TRAPPED)
 		tally_uar_ask(uar);
@@ -152,13 +184,15 @@ static void rotate_behind(struct tally_uar *uar, struct tally_qp *qp)
 static bool run_qp(struct tally_uar *uar, struct tally_qp *qp, u32 *bytes)
 {
 	struct hca_budget budget = { .wqes = QP_WQES, .bytes = QP_BYTES };
-	u16 before = READ_ONCE(qp->hca.sq.ci);
+	u16 before = READ_ONCE(qp->hca.sq.ci), done;
 	enum hca_run r;
 
 	tally_stat_inc(uar->uars->dev, TALLY_STAT_DB_POLLED);
 	r = hca_qp_run(&qp->hca, &budget);
 	*bytes += QP_BYTES - budget.bytes;
-	return r == HCA_RUN_MORE || READ_ONCE(qp->hca.sq.ci) != before;
+	done = READ_ONCE(qp->hca.sq.ci) - before;
+	uar->served += done;
+	return r == HCA_RUN_MORE || done;
 }
 
 static bool poll_hot(struct tally_uar *uar)
@@ -255,13 +289,6 @@ static bool poll_page(struct tally_uar *uar)
 
 /* ---- entering and leaving; the engine's thread, under poller.lock ---- */
 
-/* Others want the CPU: nobody asks for a while. */
-static void back_off(struct tally_poller *p)
-{
-	WRITE_ONCE(p->retry_at, jiffies + p->backoff);
-	p->backoff = min_t(unsigned long, 2 * p->backoff, HZ / 2);
-}
-
 static void take_asked(struct tally_poller *p)
 {
 	struct tally_uar *uar;
@@ -286,7 +313,15 @@ static void start(struct tally_uar *uar, u64 now)
 	uar->since = now;
 	uar->progress = now;
 	uar->passes = 0;
+	uar->served = 0;
 	tally_stat_inc(uar->uars->dev, TALLY_STAT_MODE_SWITCHES);
+}
+
+static bool was_worth(const struct tally_uar *uar, u64 now)
+{
+	u64 rate = READ_ONCE(poll_rate);
+
+	return uar->served >= WORTH_WQES && uar->served >= div_u64((now - uar->since) * rate, NSEC_PER_MSEC);
 }
 
 static void stop(struct tally_uar *uar)
@@ -317,7 +352,7 @@ static void stop(struct tally_uar *uar)
 static void stop_all(struct tally_poller *p, u64 now)
 {
 	struct tally_uar *uar, *tmp;
-	bool long_stay = false, polling = false;
+	bool worth = false, polling = false;
 
 	list_for_each_entry(uar, &p->pages, poll_link)
 		polling |= !!uar->since;
@@ -326,14 +361,38 @@ static void stop_all(struct tally_poller *p, u64 now)
 	list_for_each_entry_safe(uar, tmp, &p->pages, poll_link) {
 		if (now < READ_ONCE(uar->hold_until))
 			continue;
-		long_stay |= uar->since && now - uar->since > LONG_STAY_NS;
+		worth |= uar->since && was_worth(uar, now);
 		stop(uar);
 	}
 	if (polling)
 		sched_set_normal(current, 0);
-	if (long_stay)
-		p->backoff = 1;
-	back_off(p);
+	if (worth)
+		succeeded(&p->retry);
+	failed(&p->retry, now);
+}
+
+/*
+ * Away from the CPU of the poster who asked, to the next one on which this thread may run.  The scheduler wakes
+ * the thread up where it last ran if it does not see an idle CPU, and it stops looking when those that share a
+ * cache are busy on average: two posters on four CPUs may be enough.  Whoever changes the thread's affinity in
+ * this very moment, does so in vain.
+ */
+static void leave_poster(struct tally_poller *p)
+{
+	unsigned int here = raw_smp_processor_id(), next;
+
+	if (here != READ_ONCE(p->asker))
+		return;
+	cpumask_and(&p->allowed, current->cpus_ptr, cpu_online_mask);
+	next = cpumask_next(here, &p->allowed);
+	if (next >= nr_cpu_ids)
+		next = cpumask_first(&p->allowed);
+	if (next >= nr_cpu_ids || next == here)
+		return;
+	cpumask_copy(&p->allowed, current->cpus_ptr);
+	/* If that CPU goes away meanwhile, the first call fails, and we stay. */
+	set_cpus_allowed_ptr(current, cpumask_of(next));
+	set_cpus_allowed_ptr(current, &p->allowed);
 }
 
 /* One look at every page. */
@@ -347,9 +406,14 @@ static void poll_all(struct tally_poller *p, u64 now)
 		if (!uar->since)
 			start(uar, now);
 		if (poll_page(uar)) {
-			uar->progress = now;
+			/* Not @now: this took its time, in which the poster may have waited for room. */
+			uar->progress = local_clock();
 			progress = true;
-		} else if (now - uar->progress > idle_ns && now >= READ_ONCE(uar->hold_until)) {
+		} else if (now > uar->progress + idle_ns && now >= READ_ONCE(uar->hold_until)) {
+			if (was_worth(uar, uar->progress))
+				succeeded(&uar->retry);
+			else
+				failed(&uar->retry, now);
 			stop(uar);
 		}
 	}
@@ -360,6 +424,7 @@ static void poll_all(struct tally_poller *p, u64 now)
 enum tally_poll tally_poller_pass(struct tally_poller *p)
 {
 	enum tally_poll ret = TALLY_POLL_AGAIN;
+	bool crowded;
 	u64 now;
 
 	if (!tally_poller_wanted(p))
@@ -367,7 +432,8 @@ enum tally_poll tally_poller_pass(struct tally_poller *p)
 	mutex_lock(&p->lock);
 	take_asked(p);
 	now = local_clock();
-	if (need_resched() || !single_task_running()) {
+	crowded = need_resched() || !single_task_running();
+	if (crowded) {
 		stop_all(p, now);
 		/* What must be held although there is no CPU to spare is looked at now and then. */
 		poll_all(p, now);
@@ -378,6 +444,8 @@ enum tally_poll tally_poller_pass(struct tally_poller *p)
 	if (list_empty(&p->pages))
 		ret = TALLY_POLL_NONE;
 	mutex_unlock(&p->lock);
+	if (crowded)
+		leave_poster(p);
 	return ret;
 }
 

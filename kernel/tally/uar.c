@@ -35,6 +35,7 @@ static void uar_init(struct tally_uars *uars, u32 index)
 	for (i = 0; i < TALLY_BFREGS_PER_UAR; i++)
 		uar->bfregs[i].uar = uar;
 	INIT_LIST_HEAD(&uar->qps);
+	tally_backoff_init(&uar->retry);
 	mutex_init(&uar->mode_lock);
 	INIT_LIST_HEAD(&uar->ask_link);
 	INIT_LIST_HEAD(&uar->poll_link);

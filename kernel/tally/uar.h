@@ -10,6 +10,7 @@
 #ifndef TALLY_UAR_H
 #define TALLY_UAR_H
 
+#include <linux/cpumask.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mm.h>
@@ -51,6 +52,16 @@ enum tally_uar_mode {
 };
 
 /**
+ * struct tally_backoff - when to try again what has failed
+ * @at: local_clock() before which it is not tried; read without a lock
+ * @step: nanoseconds that the next failure adds
+ */
+struct tally_backoff {
+	u64 at;
+	u64 step;
+};
+
+/**
  * struct tally_bfreg - a doorbell register
  * @uar: its page
  * @num_qps: QPs bound to it; under tally_uars.lock
@@ -70,8 +81,9 @@ struct tally_bfreg {
  * @mapping: address space of its mappings; set by the first one
  * @bfregs: its registers
  * @qps: struct tally_qp.bfreg_link of all QPs bound to it; changed under tally_uars.lock, read under RCU
- * @window: jiffy in which @rings counts; both are hints and changed without a lock
- * @rings: doorbells in @window
+ * @window: local_clock() since which @rings counts; both are hints and changed without a lock
+ * @rings: trapped doorbells since then
+ * @retry: when polling the page did not pay
  * @mode: enum tally_uar_mode; changed under @mode_lock, but for TRAPPED -> ASKED (cmpxchg)
  * @mode_lock: a PTE is installed and all PTEs are zapped under it, so that a page is never mapped in another
  *	mode than TALLY_UAR_MAPPED
@@ -87,6 +99,7 @@ struct tally_bfreg {
  * @since: local_clock() of the start of polling
  * @progress: local_clock() of the last doorbell seen
  * @passes: passes so far
+ * @served: work requests executed in them
  * @seen: words of @scratch as last seen
  */
 struct tally_uar {
@@ -99,8 +112,9 @@ struct tally_uar {
 	struct tally_bfreg bfregs[TALLY_BFREGS_PER_UAR];
 	struct list_head qps;
 
-	unsigned long window;
+	u64 window;
 	u32 rings;
+	struct tally_backoff retry;
 
 	u8 mode;
 	struct mutex mode_lock;
@@ -113,6 +127,7 @@ struct tally_uar {
 	u64 since;
 	u64 progress;
 	u32 passes;
+	u64 served;
 	u64 seen_arm;
 	u64 seen[TALLY_BFREGS_PER_UAR * TALLY_BF_REG_SIZE / sizeof(u64)];
 };
@@ -197,16 +212,18 @@ void tally_uar_kick_pending(struct tally_uar *uar);
  * @pages: struct tally_uar.poll_link
  * @ask_lock: @asked
  * @asked: struct tally_uar.ask_link of pages that ask to be polled
- * @retry_at: jiffy before which nobody asks
- * @backoff: jiffies that the next refusal adds to it
+ * @retry: when others wanted the CPU; written under @lock
+ * @asker: CPU where a page was last asked for; a hint
+ * @allowed: scratch space of the engine's thread
  */
 struct tally_poller {
 	struct mutex lock;
 	struct list_head pages;
 	spinlock_t ask_lock;
 	struct list_head asked;
-	unsigned long retry_at;
-	unsigned long backoff;
+	struct tally_backoff retry;
+	unsigned int asker;
+	struct cpumask allowed;
 };
 
 /**
@@ -222,6 +239,8 @@ enum tally_poll {
 };
 
 #define TALLY_POLL_LATER_NS (200 * NSEC_PER_USEC)
+
+void tally_backoff_init(struct tally_backoff *b);
 
 void tally_poller_init(struct tally_poller *p);
 
