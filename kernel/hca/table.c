@@ -43,9 +43,12 @@ int hca_table_init(struct hca_table *t, u32 first, u32 limit)
 	t->limit = limit;
 	t->count = 0;
 	t->next = first;
+	t->num_leaves = 0;
+	t->leaves = kvcalloc(numbers >> HCA_TABLE_LEAF_SHIFT, sizeof(*t->leaves), GFP_KERNEL);
+	if (!t->leaves)
+		return -ENOMEM;
 	t->num_leaves = numbers >> HCA_TABLE_LEAF_SHIFT;
-	t->leaves = kvcalloc(t->num_leaves, sizeof(*t->leaves), GFP_KERNEL);
-	return t->leaves ? 0 : -ENOMEM;
+	return 0;
 }
 
 void hca_table_destroy(struct hca_table *t)

@@ -47,7 +47,7 @@ int hca_table_init(struct hca_table *t, u32 first, u32 limit);
 
 /**
  * hca_table_destroy - free a table that is empty and that nobody looks at any more
- * @t: the table
+ * @t: the table; all zeros, or one whose making has failed, will do
  */
 void hca_table_destroy(struct hca_table *t);
 

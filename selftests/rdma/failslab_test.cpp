@@ -6,7 +6,10 @@
 
 #include <fcntl.h>
 #include <fstream>
+#include <failure.hpp>
+#include <nldev.hpp>
 #include <sys/eventfd.h>
+#include <tally/comp_cntr.h>
 #include <tally/verbs.h>
 #include <unistd.h>
 
@@ -69,8 +72,8 @@ void enable()
 }
 
 // Runs a call with its 1st, 2nd, ... allocation failing, until none is left to fail; then it must succeed.
-// @call returns 0 or an errno; @undo reverses a success.
-void sweep(const std::function<int()> &call, const std::function<void()> &undo = [] {})
+// @call returns 0 or an errno; @undo reverses a success; @last: none behind this one is made to fail.
+void sweep(const std::function<int()> &call, const std::function<void()> &undo = [] {}, int last = 0)
 {
 	constexpr int most = 1000;
 
@@ -78,7 +81,7 @@ void sweep(const std::function<int()> &call, const std::function<void()> &undo =
 	must(call(), "without any failure");
 	undo();
 	int n = 1;
-	for (;; n++) {
+	for (; !last || n <= last; n++) {
 		ASSERT_LT(n, most) << "no end of allocations";
 		int err;
 		bool injected;
@@ -135,6 +138,49 @@ KTEST(failslab, "reg_mr survives any failed allocation")
 	ibv_mr *mr;
 	sweep([&] { return got(mr, ibv_reg_mr(pd.get(), mem.data(), mem.size(), all_access)); },
 	      [&] { must(ibv_dereg_mr(mr), "dereg_mr"); });
+}
+
+KTEST(failslab, "rereg_mr survives any failed allocation, and so does the region")
+{
+	Context c;
+	Pair p(c);
+	Memory other(p.b.pd.get(), 1 << 20);
+	ibv_mr *mr = p.b.mem->mr();
+	uint8_t *at = p.b.mem->data();
+	sweep([&] {
+		uint8_t *next = at == other.data() ? p.b.mem->data() : other.data();
+		errno = 0;
+		if (ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, next, 1 << 20, 0)) {
+			const int err = errno;
+			// ib_uverbs could not copy: its answer, behind the change, or the request, before it.
+			if (err == EFAULT)
+				must(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, at, 1 << 20, 0), "rereg_mr");
+			ibv_sge sge = p.a.mem->sge(0, 8);
+			Wr(IBV_WR_RDMA_WRITE, {&sge, 1}).remote(reinterpret_cast<uintptr_t>(at), mr->rkey).post(p.a.qp.get());
+			EXPECT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS) << "after: " << std::strerror(err);
+			return err ? err : EIO;
+		}
+		at = next;
+		return 0;
+	});
+}
+
+KTEST(failslab, "create_ah survives any failed allocation")
+{
+	Context c;
+	Pd pd = alloc_pd(c);
+	const ibv_gid gid = c.gid();
+	ibv_ah *ah;
+	sweep(
+	    [&] {
+		    ibv_ah_attr a{};
+		    a.is_global = 1;
+		    a.grh.dgid = gid;
+		    a.grh.sgid_index = static_cast<uint8_t>(c.gid_index());
+		    a.port_num = 1;
+		    return got(ah, ibv_create_ah(pd.get(), &a));
+	    },
+	    [&] { must(ibv_destroy_ah(ah), "destroy_ah"); });
 }
 
 KTEST(failslab, "create_cq and resize_cq survive any failed allocation")
@@ -224,6 +270,66 @@ KTEST(failslab, "creating, attaching and changing a counter survive any failed a
 	    [&] { qp = create_qp(pd.get(), cq.get(), cq.get()); });
 	qp.reset();
 	must(ibv_destroy_comp_cntr(k), "destroy");
+}
+
+KTEST(failslab, "a counter in the caller's memory survives any failed allocation")
+{
+	Context c;
+	alignas(4096) static uint64_t words[1024];
+	tally_comp_cntr_init_attr init{};
+	init.comp = {TALLY_MEMORY_VA, -1, &words[0], 0};
+	init.err = {TALLY_MEMORY_VA, -1, &words[600], 0};
+	ibv_comp_cntr *k;
+	sweep([&] { return got(k, tally_create_comp_cntr(c.get(), &init)); },
+	      [&] { must(ibv_destroy_comp_cntr(k), "destroy"); });
+}
+
+KTEST(failslab, "waiting for a counter and being notified survive any failed allocation")
+{
+	Context c;
+	ibv_comp_cntr_init_attr init{};
+	ibv_comp_cntr *k = nullptr;
+	const int event = eventfd(0, EFD_NONBLOCK);
+	auto fresh = [&] {
+		if (k)
+			must(ibv_destroy_comp_cntr(k), "destroy");
+		must(got(k, ibv_create_comp_cntr(c.get(), &init)), "create");
+	};
+
+	fresh();
+	sweep([&] {
+		const int err = tally_wait_comp_cntr(k, 1, 0, 1000);
+		return err == ETIMEDOUT ? 0 : err;
+	});
+	sweep([&] { return tally_notify_comp_cntr(k, 1, nullptr, event); }, fresh);
+	must(ibv_destroy_comp_cntr(k), "destroy");
+	close(event);
+}
+
+// The driver's own come first; ib_core's, when it registers the device, are some hundred, and take minutes.
+KTEST(failslab, "adding and removing a device survive any failed allocation of the driver's")
+{
+	constexpr int drivers = 40;
+	const char *netdev = std::getenv("TALLY_FREE_NETDEV");
+	if (!netdev)
+		GTEST_SKIP() << "TALLY_FREE_NETDEV names no netdev for another device";
+	auto errno_of = [](auto what) {
+		try {
+			what();
+			return 0;
+		} catch (const tally::cli::failure &) {
+			return EIO;
+		}
+	};
+	sweep(
+	    [&] {
+		    const int err = errno_of([&] { tally::cli::nldev().add_link("tallyfail", "tally", netdev); });
+		    // The device may be there, and only the word of it was lost.
+		    if (err)
+			    errno_of([] { tally::cli::nldev().delete_link("tallyfail"); });
+		    return err;
+	    },
+	    [] { tally::cli::nldev().delete_link("tallyfail"); }, drivers);
 }
 
 KTEST(failslab, "traffic runs after all that")
