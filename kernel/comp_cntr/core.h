@@ -4,6 +4,7 @@
 #define IB_COMP_CNTR_CORE_H
 
 #include "ib_comp_cntr.h"
+#include "ib_cpu_dmabuf.h"
 
 #define UVERBS_MODULE_NAME ib_comp_cntr
 #include <rdma/uverbs_named_ioctl.h>
@@ -59,26 +60,6 @@ struct comp_cntr_pin {
 int comp_cntr_pin_page(struct comp_cntr_pin *pin, struct ib_device *device, u64 addr);
 void comp_cntr_unpin_page(struct comp_cntr_pin *pin);
 
-struct dma_buf;
-struct dma_buf_attachment;
-
-/**
- * struct comp_cntr_dmabuf - a dma-buf that the kernel writes to
- * @dmabuf: the buffer, referenced; NULL when there is none
- * @attach: pins the memory of an exporter that would move it otherwise; else NULL
- * @vmap: the exporter's kernel mapping of all of it
- */
-struct comp_cntr_dmabuf {
-	struct dma_buf *dmabuf;
-	struct dma_buf_attachment *attach;
-	void *vmap;
-};
-
-/* dmabuf.c */
-int comp_cntr_dmabuf_get(struct comp_cntr_dmabuf *buf, struct ib_device *device,
-			 const struct ib_uverbs_buffer_desc *desc, u64 **word);
-void comp_cntr_dmabuf_put(struct comp_cntr_dmabuf *buf);
-
 /**
  * struct ib_comp_cntr_memory - where the two values of a counter live
  * @comp: the completion count
@@ -94,7 +75,7 @@ struct ib_comp_cntr_memory {
 	u64 *err;
 	u64 *own;
 	struct comp_cntr_pin pins[2];
-	struct comp_cntr_dmabuf bufs[2];
+	struct ib_cpu_dmabuf bufs[2];
 };
 
 /* memory.c */

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A word of a dma-buf, mapped for the kernel to write to and kept where it is. */
+/* A dma-buf, mapped for the CPU and kept where it is. */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
 #include <linux/iosys-map.h>
 #include <linux/module.h>
 #include <linux/version.h>
-#include "core.h"
+#include <rdma/ib_verbs.h>
+#include "ib_cpu_dmabuf.h"
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 MODULE_IMPORT_NS("DMA_BUF");
@@ -19,20 +20,27 @@ MODULE_IMPORT_NS(DMA_BUF);
 #define dma_buf_vunmap_unlocked dma_buf_vunmap
 #endif
 
-/* What can be tried again, or the caller can change, is said as it is; the rest means "not with this buffer". */
-static int dmabuf_error(int ret)
+/**
+ * ib_cpu_dmabuf_error - what to say when a buffer cannot be used
+ * @err: a negative errno value of the exporter's
+ *
+ * Return: what can be tried again, or the caller can change, as it is; -EOPNOTSUPP, "not with this buffer", for
+ *	the rest.
+ */
+int ib_cpu_dmabuf_error(int err)
 {
-	switch (ret) {
+	switch (err) {
 	case -ENOMEM:
 	case -EACCES:
 	case -EPERM:
 	case -EINTR:
 	case -ERESTARTSYS:
-		return ret;
+		return err;
 	default:
 		return -EOPNOTSUPP;
 	}
 }
+EXPORT_SYMBOL_GPL(ib_cpu_dmabuf_error);
 
 static void dmabuf_move_notify(struct dma_buf_attachment *attach)
 {
@@ -47,7 +55,7 @@ static const struct dma_buf_attach_ops dmabuf_attach_ops = {
  * Only an exporter that moves its memory asks for this.  The others keep it in place while it is mapped, and
  * would insist on a DMA mapping, which nobody needs here and a device made of software cannot have.
  */
-static int dmabuf_pin(struct comp_cntr_dmabuf *buf, struct ib_device *device)
+static int dmabuf_pin(struct ib_cpu_dmabuf *buf, struct ib_device *device)
 {
 	struct device *dev = device->dma_device ? device->dma_device : &device->dev;
 	struct dma_buf_attachment *attach;
@@ -82,7 +90,7 @@ err_detach:
 	return ret;
 }
 
-static void dmabuf_unpin(struct comp_cntr_dmabuf *buf)
+static void dmabuf_unpin(struct ib_cpu_dmabuf *buf)
 {
 	if (!buf->attach)
 		return;
@@ -92,18 +100,19 @@ static void dmabuf_unpin(struct comp_cntr_dmabuf *buf)
 	dma_buf_detach(buf->dmabuf, buf->attach);
 }
 
-static int dmabuf_map(struct comp_cntr_dmabuf *buf)
+static int dmabuf_map(struct ib_cpu_dmabuf *buf)
 {
 	struct iosys_map map;
 	int ret;
 
+	/* A mapping for user space may do, where nothing moves. */
 	if (!buf->dmabuf->ops->vmap)
-		return -EOPNOTSUPP;
+		return buf->attach ? -EOPNOTSUPP : 0;
 	ret = dma_buf_vmap_unlocked(buf->dmabuf, &map);
 	if (ret)
 		return ret;
 	if (map.is_iomem) {
-		/* Atomic operations need memory. */
+		/* Atomic operations, for one, need memory. */
 		dma_buf_vunmap_unlocked(buf->dmabuf, &map);
 		return -EOPNOTSUPP;
 	}
@@ -111,29 +120,34 @@ static int dmabuf_map(struct comp_cntr_dmabuf *buf)
 	return 0;
 }
 
-static void dmabuf_unmap(struct comp_cntr_dmabuf *buf)
+static void dmabuf_unmap(struct ib_cpu_dmabuf *buf)
 {
 	struct iosys_map map = IOSYS_MAP_INIT_VADDR(buf->vmap);
 
-	dma_buf_vunmap_unlocked(buf->dmabuf, &map);
+	if (buf->vmap)
+		dma_buf_vunmap_unlocked(buf->dmabuf, &map);
 }
 
 /**
- * comp_cntr_dmabuf_get - map one word of a dma-buf
+ * ib_cpu_dmabuf_get - take and map a dma-buf
  * @buf: zeroed; set
  * @device: on whose behalf
- * @desc: fd, offset (8-byte aligned) and length (8 or more)
- * @word: set to the kernel address of the word
+ * @fd: the buffer
+ * @offset: first byte of the range that is used
+ * @length: bytes of it
+ * @writable: whether the device writes to it
+ *
+ * @buf->vmap stays NULL for an exporter without a kernel mapping that does not move its memory either.
  *
  * Return: 0; -EBADF for a bad fd, -EINVAL for another kind of file or a range past its end, -EACCES for a fd that
  *	may only read, -EOPNOTSUPP for a buffer that the CPU cannot map as memory, -ENOMEM and the like.
  */
-int comp_cntr_dmabuf_get(struct comp_cntr_dmabuf *buf, struct ib_device *device,
-			 const struct ib_uverbs_buffer_desc *desc, u64 **word)
+int ib_cpu_dmabuf_get(struct ib_cpu_dmabuf *buf, struct ib_device *device, int fd, u64 offset, u64 length,
+		      bool writable)
 {
 	int ret;
 
-	buf->dmabuf = dma_buf_get(desc->fd);
+	buf->dmabuf = dma_buf_get(fd);
 	if (IS_ERR(buf->dmabuf)) {
 		ret = PTR_ERR(buf->dmabuf);
 		buf->dmabuf = NULL;
@@ -141,10 +155,10 @@ int comp_cntr_dmabuf_get(struct comp_cntr_dmabuf *buf, struct ib_device *device,
 	}
 
 	ret = -EINVAL;
-	if (desc->length > buf->dmabuf->size || desc->addr > buf->dmabuf->size - desc->length)
+	if (length > buf->dmabuf->size || offset > buf->dmabuf->size - length)
 		goto err_put;
 	ret = -EACCES;
-	if (!(buf->dmabuf->file->f_mode & FMODE_WRITE))
+	if (writable && !(buf->dmabuf->file->f_mode & FMODE_WRITE))
 		goto err_put;
 
 	if (dma_buf_is_dynamic(buf->dmabuf)) {
@@ -157,30 +171,29 @@ int comp_cntr_dmabuf_get(struct comp_cntr_dmabuf *buf, struct ib_device *device,
 	if (ret)
 		goto err_unpin;
 
-	/* The other end of the bracket is in comp_cntr_dmabuf_put(): the CPU may write all the time. */
+	/* The other end of the bracket is in ib_cpu_dmabuf_put(): the CPU may read and write all the time. */
 	ret = dma_buf_begin_cpu_access(buf->dmabuf, DMA_BIDIRECTIONAL);
 	if (ret)
 		goto err_unmap;
-
-	*word = buf->vmap + desc->addr;
 	return 0;
 
 err_unmap:
 	dmabuf_unmap(buf);
 err_unpin:
 	dmabuf_unpin(buf);
-	ret = dmabuf_error(ret);
+	ret = ib_cpu_dmabuf_error(ret);
 err_put:
 	dma_buf_put(buf->dmabuf);
-	*buf = (struct comp_cntr_dmabuf){};
+	*buf = (struct ib_cpu_dmabuf){};
 	return ret;
 }
+EXPORT_SYMBOL_GPL(ib_cpu_dmabuf_get);
 
 /**
- * comp_cntr_dmabuf_put - undo comp_cntr_dmabuf_get()
- * @buf: mapped or empty; empty afterwards
+ * ib_cpu_dmabuf_put - undo ib_cpu_dmabuf_get()
+ * @buf: mapped, and nobody uses it any more; or zeroed.  Zeroed afterwards
  */
-void comp_cntr_dmabuf_put(struct comp_cntr_dmabuf *buf)
+void ib_cpu_dmabuf_put(struct ib_cpu_dmabuf *buf)
 {
 	if (!buf->dmabuf)
 		return;
@@ -188,5 +201,6 @@ void comp_cntr_dmabuf_put(struct comp_cntr_dmabuf *buf)
 	dmabuf_unmap(buf);
 	dmabuf_unpin(buf);
 	dma_buf_put(buf->dmabuf);
-	*buf = (struct comp_cntr_dmabuf){};
+	*buf = (struct ib_cpu_dmabuf){};
 }
+EXPORT_SYMBOL_GPL(ib_cpu_dmabuf_put);

@@ -43,13 +43,30 @@ static bool words_alias(u64 *a, u64 *b)
 	return offset_in_page(a) == offset_in_page(b) && word_page(a) == word_page(b);
 }
 
+/* The word at the descriptor's offset, which is 8-byte aligned; an exporter without a kernel mapping will not do. */
+static int dmabuf_word(struct ib_cpu_dmabuf *buf, struct ib_device *device, const struct ib_uverbs_buffer_desc *desc,
+		       u64 **word)
+{
+	int ret;
+
+	ret = ib_cpu_dmabuf_get(buf, device, desc->fd, desc->addr, desc->length, true);
+	if (ret)
+		return ret;
+	if (!buf->vmap) {
+		ib_cpu_dmabuf_put(buf);
+		return -EOPNOTSUPP;
+	}
+	*word = buf->vmap + desc->addr;
+	return 0;
+}
+
 static int memory_map(struct ib_comp_cntr_memory *memory, struct ib_device *device, int i,
 		      const struct ib_uverbs_buffer_desc *desc, u64 **word)
 {
 	int ret;
 
 	if (desc->type == IB_UVERBS_BUFFER_TYPE_DMABUF)
-		return comp_cntr_dmabuf_get(&memory->bufs[i], device, desc, word);
+		return dmabuf_word(&memory->bufs[i], device, desc, word);
 
 	ret = comp_cntr_pin_page(&memory->pins[i], device, desc->addr);
 	if (ret)
@@ -97,7 +114,7 @@ static int memory_map_both(struct ib_comp_cntr_memory *memory, struct ib_device 
  *
  * Of a buffer only its first eight bytes are used, pinned and mapped.  Its contents stay as they are.
  *
- * Return: the memory or an ERR_PTR; the errors are those of comp_cntr_pin_page() and comp_cntr_dmabuf_get(),
+ * Return: the memory or an ERR_PTR; the errors are those of comp_cntr_pin_page() and ib_cpu_dmabuf_get(),
  *	-EINVAL for descriptors that make no sense, -EOPNOTSUPP for a type nobody knows.
  */
 struct ib_comp_cntr_memory *comp_cntr_memory_get(struct ib_device *device,
@@ -145,7 +162,7 @@ void comp_cntr_memory_put(struct ib_comp_cntr_memory *memory)
 
 	for (i = ERR; i >= COMP; i--) {
 		comp_cntr_unpin_page(&memory->pins[i]);
-		comp_cntr_dmabuf_put(&memory->bufs[i]);
+		ib_cpu_dmabuf_put(&memory->bufs[i]);
 	}
 	kfree(memory->own);
 	kfree(memory);

@@ -47,18 +47,6 @@ static inline void tally_eventfd_signal(struct eventfd_ctx *ctx)
 #endif
 }
 
-/* Until 6.2 a dma-buf locked its mappings itself, since then its reservation does. */
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
-#define dma_buf_vmap_unlocked	dma_buf_vmap
-#define dma_buf_vunmap_unlocked dma_buf_vunmap
-#endif
-
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-#define TALLY_IMPORT_DMA_BUF MODULE_IMPORT_NS("DMA_BUF")
-#else
-#define TALLY_IMPORT_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
-#endif
-
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
 static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 {

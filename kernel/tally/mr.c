@@ -153,8 +153,8 @@ struct ib_mr *tally_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
 	ret = tally_dmabuf_map(&mr->dmabuf, pd->device, fd, offset, length, access);
 	if (ret)
 		goto err;
-	if (mr->dmabuf.vmap)
-		tally_blocks_of_range(&mr->blocks, mr->dmabuf.vmap + offset);
+	if (mr->dmabuf.cpu.vmap)
+		tally_blocks_of_range(&mr->blocks, mr->dmabuf.cpu.vmap + offset);
 	else
 		ret = tally_blocks_of_umem(&mr->blocks, mr->dmabuf.umem, offset);
 	if (ret)

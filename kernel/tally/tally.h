@@ -14,6 +14,7 @@
 #include <rdma/mlx5-abi.h>
 #include <rdma/uverbs_ioctl.h>
 #include "../comp_cntr/ib_comp_cntr.h"
+#include "../comp_cntr/ib_cpu_dmabuf.h"
 #include "../hca/hca.h"
 #include "compat.h"
 #include "doorbell.h"
@@ -189,20 +190,13 @@ struct tally_blocks {
 	u64 first_offset;
 };
 
-struct dma_buf;
-struct dma_buf_attachment;
-
 /**
  * struct tally_dmabuf - a dma-buf that is mapped for the CPU and stays where it is
- * @dmabuf: the buffer, referenced; NULL when there is none
- * @attach: pins an exporter's memory that would move otherwise, else NULL
- * @vmap: the exporter's kernel mapping of all of it, or NULL:
- * @umem: its pages, of an exporter that has user mappings only
+ * @cpu: the buffer and its kernel mapping, or without one:
+ * @umem: the pages of the range, of an exporter that has user mappings only
  */
 struct tally_dmabuf {
-	struct dma_buf *dmabuf;
-	struct dma_buf_attachment *attach;
-	void *vmap;
+	struct ib_cpu_dmabuf cpu;
 	struct ib_umem *umem;
 };
 
