@@ -592,6 +592,7 @@ enum hca_qp_state {
  * @timeout: code of the local ACK timeout, 0 for ever; owner, both locks
  * @max_dest_rd_atomic: 0 refuses incoming reads and atomics; owner, both locks
  * @all_signaled: every send WQE makes a CQE
+ * @mmo: copies within the host are allowed; set in INIT under both locks, until RESET
  * @route_lock: serializes changes of @peer_dev and @peer_gen
  * @peer_dev: who has the remote address, valid while @peer_gen is the current fabric generation
  * @peer_gen: see above; @peer_dev is stored before, @peer_gen read first (release, acquire)
@@ -610,6 +611,7 @@ struct hca_qp {
 	struct hca_sq sq;
 	struct hca_rq rq;
 	bool all_signaled;
+	bool mmo;
 	u8 access;
 	u32 dest_qpn;
 	u32 mtu;
@@ -711,6 +713,14 @@ enum hca_qp_attr_mask {
  * RESET and ERR are allowed.
  */
 int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr);
+
+/**
+ * hca_qp_enable_mmo - allow copies within the host, until the next RESET
+ * @qp: the QP
+ *
+ * Return: 0 or, if the QP is not in INIT, -EINVAL.
+ */
+int hca_qp_enable_mmo(struct hca_qp *qp);
 
 /**
  * hca_qp_attach - count some classes of work in a counter

@@ -66,6 +66,16 @@ struct hca_wqe_atomic {
 	__be64 compare;
 };
 
+/* Of HCA_OPCODE_MMO: what is done, in bits 31:24 of the control segment's first word. */
+#define HCA_MMO_DMA 1u
+
+/* Behind it come two data segments: from where, to where. */
+struct hca_wqe_mmo {
+	__be32 control;
+	__be32 lkey;		/* memory for results, of which a copy has none */
+	__be64 addr;
+};
+
 struct hca_wqe_data {
 	__be32 byte_count;	/* bit 31 set: inline data of that many bytes follows this word */
 	__be32 lkey;
@@ -73,6 +83,7 @@ struct hca_wqe_data {
 };
 
 #define HCA_INLINE_SEG	   0x80000000u
+#define HCA_MMO_MAX	   0x80000000u	/* bytes of a copy; byte_count 0 means as many */
 #define HCA_INLINE_LEN	   0x3ffu
 #define HCA_INVALID_LKEY   0x100u	/* with byte_count 0: end of a receive's scatter list */
 

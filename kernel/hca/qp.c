@@ -73,6 +73,7 @@ static void enter(struct hca_qp *qp, u8 state)
 	switch (state) {
 	case HCA_QPS_RESET:
 		forget_work(qp);
+		qp->mmo = false;
 		break;
 	case HCA_QPS_RTR:
 		qp->rq.established = false;
@@ -145,6 +146,21 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 		hca_qp_flush(qp);
 	spin_unlock(&qp->sq.lock);
 	return 0;
+}
+
+int hca_qp_enable_mmo(struct hca_qp *qp)
+{
+	int ret = -EINVAL;
+
+	spin_lock(&qp->sq.lock);
+	spin_lock(&qp->rq.lock);
+	if (qp->state == HCA_QPS_INIT) {
+		qp->mmo = true;
+		ret = 0;
+	}
+	spin_unlock(&qp->rq.lock);
+	spin_unlock(&qp->sq.lock);
+	return ret;
 }
 
 int hca_qp_attach(struct hca_qp *qp, struct hca_counter *counter, u32 classes)

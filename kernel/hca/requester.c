@@ -187,6 +187,39 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 	return finish(qp, HCA_SYND_OK, 0);
 }
 
+/*
+ * A copy within the host; no peer takes part.  Where source and destination overlap, the order of moves decides
+ * which of the source's bytes the destination gets.
+ */
+static enum step copy_slice(struct hca_qp *qp, u32 *room)
+{
+	struct hca_sq *sq = &qp->sq;
+	struct hca_wqe *wqe = &sq->wqe;
+	u32 len = min_t(u64, wqe->length - sq->offset, *room);
+	struct hca_sge *src = &wqe->sges[0], *dst = &wqe->sges[1];
+	struct hca_cursor from, to;
+	enum hca_cqe_syndrome synd;
+
+	if (!qp->mmo)
+		return finish_local(qp, HCA_SYND_LOCAL_QP_OP);
+	synd = hca_sges_resolve(qp->dev, src, 1, qp->pdn, 0);
+	if (synd == HCA_SYND_OK)
+		synd = hca_sges_resolve(qp->dev, dst, 1, qp->pdn, HCA_ACCESS_LOCAL_WRITE);
+	if (unlikely(synd != HCA_SYND_OK))
+		return finish_local(qp, synd);
+
+	hca_cursor_init(&from, src, 1);
+	hca_cursor_init(&to, dst, 1);
+	from.off = sq->offset;
+	to.off = sq->offset;
+	hca_copy(&to, &from, len);
+
+	*room -= len;
+	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, len);
+	sq->offset += len;
+	return sq->offset == wqe->length ? finish_local(qp, HCA_SYND_OK) : STEP_MORE;
+}
+
 static enum step execute(struct hca_qp *qp, u32 *room)
 {
 	struct hca_wqe *wqe = &qp->sq.wqe;
@@ -199,6 +232,8 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 	case HCA_OPCODE_LOCAL_INVAL:
 		return finish_local(qp, hca_mkey_invalidate(qp->dev, be32_to_cpu(wqe->imm), qp->pdn) ?
 						HCA_SYND_OK : HCA_SYND_LOCAL_QP_OP);
+	case HCA_OPCODE_MMO:
+		return copy_slice(qp, room);
 	case HCA_OPCODE_ATOMIC_CS:
 	case HCA_OPCODE_ATOMIC_FA:
 		if (wqe->length < sizeof(u64))

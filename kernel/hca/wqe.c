@@ -8,6 +8,7 @@ enum {
 	SEG_DATA   = 1 << 2,
 	/* the data segments are written to */
 	SEG_WRITTEN = 1 << 3,
+	SEG_MMO	   = 1 << 4,
 	KNOWN	   = 1 << 7,
 };
 
@@ -27,6 +28,7 @@ static const struct hca_opcode_info {
 	[HCA_OPCODE_ATOMIC_FA]	     = { KNOWN | SEG_RADDR | SEG_ATOMIC | SEG_DATA | SEG_WRITTEN,
 					 HCA_CLASS_ATOMIC },
 	[HCA_OPCODE_LOCAL_INVAL]     = { KNOWN, HCA_CLASS_NONE },
+	[HCA_OPCODE_MMO]	     = { KNOWN | SEG_MMO, HCA_CLASS_MEMCPY },
 };
 
 static const struct hca_opcode_info *info(u8 op)
@@ -102,6 +104,31 @@ static bool decode_data(struct hca_wqe *wqe, const u8 *p, const u8 *end, bool wr
 	return true;
 }
 
+/* A copy within the host: from sges[0] to sges[1], which are as long. */
+static bool decode_mmo(struct hca_wqe *wqe, const u8 *p, const u8 *end)
+{
+	const struct hca_wqe_ctrl *ctrl = (const void *)wqe->raw;
+	const struct hca_wqe_data *d = (const void *)(p + sizeof(struct hca_wqe_mmo));
+	u32 i, count;
+
+	if (end - p != sizeof(struct hca_wqe_mmo) + 2 * sizeof(*d))
+		return false;
+	if (be32_to_cpu(ctrl->opmod_idx_opcode) >> 24 != HCA_MMO_DMA)
+		return false;
+	count = be32_to_cpu(d[0].byte_count);
+	if (count & HCA_INLINE_SEG || d[0].byte_count != d[1].byte_count)
+		return false;
+	wqe->length = count ? count : HCA_MMO_MAX;
+	wqe->num_sge = 2;
+	for (i = 0; i < 2; i++)
+		wqe->sges[i] = (struct hca_sge){
+			.addr = be64_to_cpu(d[i].addr),
+			.len = wqe->length,
+			.key = be32_to_cpu(d[i].lkey),
+		};
+	return true;
+}
+
 static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
 {
 	const struct hca_wqe_ctrl *ctrl = (const void *)wqe->raw;
@@ -111,6 +138,8 @@ static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
 
 	if (!(i->segs & KNOWN) || be32_to_cpu(ctrl->qpn_ds) >> 8 != qp->qpn)
 		return false;
+	if (i->segs & SEG_MMO)
+		return decode_mmo(wqe, p, end);
 	if (i->segs & SEG_RADDR) {
 		const struct hca_wqe_raddr *r = (const void *)p;
 

@@ -118,7 +118,11 @@ private:
 			o.access = in.byte() & all_access;
 		if (in.byte() == 1)
 			o.max_dest_rd_atomic = 0;
-		qps[i]->connect(peer(i), o);
+		qps[i]->to_init(o);
+		if (in.byte() & 1)
+			hca_qp_enable_mmo(qps[i]->hca());
+		qps[i]->to_rtr(peer(i), o);
+		qps[i]->to_rts(o);
 	}
 
 	Sge any_sge(Device &d, bool aligned = false)
@@ -168,7 +172,15 @@ private:
 		}
 		if (atomic)
 			wqe.atomic(in.word(), in.word());
-		u32 pieces = flags & 8 ? in.byte() % 40 : 1 + in.byte() % 3;
+		if (op == HCA_OPCODE_MMO) {
+			Sge from = any_sge(q.device()), to = any_sge(q.device());
+			if (!(flags & 0x80))
+				from.len = to.len = std::min(from.len, to.len);
+			wqe = Wqe::memcpy(from, to);
+			if (flags & 8)
+				wqe.opmod(in.byte());
+		}
+		u32 pieces = op == HCA_OPCODE_MMO ? in.byte() < 8 : flags & 8 ? in.byte() % 40 : 1 + in.byte() % 3;
 		for (u32 i = 0; i < pieces; i++) {
 			if (flags & 16 && in.byte() & 1)
 				wqe.inline_data(in.bytes(in.byte() % 40));

@@ -2,6 +2,7 @@
 // Send WQEs as user space writes them: segments of 16 bytes, everything big-endian.
 #pragma once
 
+#include <cstring>
 #include <hca.hpp>
 #include <span>
 #include <vector>
@@ -43,6 +44,12 @@ public:
 		return Wqe(HCA_OPCODE_ATOMIC_CS).remote(addr, rkey).atomic(swap, compare);
 	}
 
+	// Both as data segments say it: length 0 is HCA_MMO_MAX.
+	static Wqe memcpy(const Sge &from, const Sge &to)
+	{
+		return Wqe(HCA_OPCODE_MMO).opmod(HCA_MMO_DMA).segment(hca_wqe_mmo{}).sge(from).sge(to);
+	}
+
 	Wqe &remote(u64 addr, u32 rkey)
 	{
 		return segment(hca_wqe_raddr{cpu_to_be64(addr), cpu_to_be32(rkey), 0});
@@ -73,6 +80,7 @@ public:
 	}
 	Wqe &imm(u32 value) { return imm_ = value, *this; }
 	Wqe &signaled(bool on = true) { return signaled_ = on, *this; }
+	Wqe &opmod(u8 value) { return opmod_ = value, *this; }
 	Wqe &solicited() { return solicited_ = true, *this; }
 	// What the control segment says instead of the truth.
 	Wqe &claim_ds(u8 ds) { return ds_ = ds, *this; }
@@ -89,11 +97,11 @@ public:
 		u8 flags = static_cast<u8>((signaled_ ? HCA_WQE_CQ_UPDATE : 0) |
 					   (solicited_ ? HCA_WQE_SOLICITED : 0));
 		hca_wqe_ctrl ctrl{};
-		ctrl.opmod_idx_opcode = cpu_to_be32(u32{index} << 8 | opcode_);
+		ctrl.opmod_idx_opcode = cpu_to_be32(u32{opmod_} << 24 | u32{index} << 8 | opcode_);
 		ctrl.qpn_ds = cpu_to_be32((qpn_ < 0 ? qpn : static_cast<u32>(qpn_)) << 8 | ds);
 		ctrl.fm_ce_se = flags;
 		ctrl.imm = cpu_to_be32(imm_);
-		memcpy(b.data(), &ctrl, sizeof(ctrl));
+		std::memcpy(b.data(), &ctrl, sizeof(ctrl));
 		return b;
 	}
 
@@ -111,6 +119,7 @@ private:
 	}
 
 	u8 opcode_;
+	u8 opmod_ = 0;
 	bool signaled_ = true;
 	bool solicited_ = false;
 	u32 imm_ = 0;

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Command layouts that <linux/mlx5/mlx5_ifc.h> has not got yet, in its notation: one array element is one bit,
+ * for MLX5_GET() and MLX5_SET().  Numbers and names are the programmer's reference manual's; user space has them
+ * in rdma-core's mlx5_ifc.h.
+ */
+#ifndef TALLY_IFC_H
+#define TALLY_IFC_H
+
+#include <linux/types.h>
+
+/* A view of cmd_hca_cap. */
+struct mlx5_ifc_tally_mmo_cap_bits {
+	u8 reserved_at_0[0x6b];
+	u8 log_dma_mmo_max_size[0x5];
+	u8 reserved_at_70[0xe3];
+	u8 dma_mmo_sq[0x1];
+	u8 reserved_at_154[0x5f4];
+	u8 dma_mmo_qp[0x1];
+	u8 reserved_at_749[0xb7];
+};
+
+/* A view of init2init_qp_in. */
+struct mlx5_ifc_tally_init2init_ext_bits {
+	u8 reserved_at_0[0x40];
+	u8 qpc_ext[0x1];
+	u8 reserved_at_41[0x7];
+	u8 qpn[0x18];
+	u8 reserved_at_60[0x20];
+	u8 opt_param_mask[0x20];
+	u8 reserved_at_a0[0x7a0];
+	u8 opt_param_mask_95_32[0x40];
+	u8 reserved_at_880[0x2];
+	u8 mmo[0x1];
+	u8 reserved_at_883[0x5fd];
+};
+
+/* Of opt_param_mask_95_32. */
+#define TALLY_QPC_OPT_MASK_MMO BIT_ULL(3)
+
+#endif /* TALLY_IFC_H */
