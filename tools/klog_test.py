@@ -37,6 +37,17 @@ REPORTS = """\
 [   12.345678] Kernel panic - not syncing: Fatal exception
 """
 
+INT3 = """\
+[    1.393202] clocksource: Switched to clocksource tsc-early
+[    1.450003] Oops: int3: 0000 [#1] PREEMPT SMP NOPTI
+[    1.452689] CPU: 0 UID: 0 PID: 0 Comm: swapper/0 Not tainted 6.12.117+deb12-amd64 #1
+[    1.452689] RIP: 0010:run_timer_softirq+0xd7/0xf0
+[    1.452689] Code: 48 89 df e8 12 f8 ff ff 48 89 df e8 7a 16 b4 00 eb <0a> 48 83 c4 18 5b c3 cc cc cc cc 48 83
+[    1.452689] Call Trace:
+[    1.452689] RIP: 0010:pv_native_safe_halt+0xf/0x20
+[    1.452689] Code: 90 90 90 90 90 90 f3 0f 1e fa eb 07 0f 00 2d a5 4e 32 00 fb cc <c3> cc cc cc cc 66 66 2e 0f
+"""
+
 HARMLESS = """\
 [    0.000000] kmemleak: Kernel memory leak detector initialized (mem pool available: 38000)
 [    0.000000] rcu: RCU calculated value of scheduler-enlistment delay is 25 jiffies.
@@ -75,6 +86,18 @@ class KernelLog(unittest.TestCase):
 
     def test_excerpt_of_a_clean_log_is_empty(self):
         self.assertEqual(klog.excerpt(HARMLESS.splitlines()), [])
+
+    def test_a_breakpoint_that_is_gone_is_the_emulators_fault(self):
+        self.assertTrue(klog.stale_breakpoint(INT3.splitlines()))
+
+    def test_a_breakpoint_that_is_there_is_not(self):
+        self.assertFalse(klog.stale_breakpoint(INT3.replace("eb <0a>", "cc <cc>").splitlines()))
+
+    def test_one_behind_another_report_is_not(self):
+        self.assertFalse(klog.stale_breakpoint([REPORTS.splitlines()[0], *INT3.splitlines()]))
+
+    def test_another_oops_is_not(self):
+        self.assertFalse(klog.stale_breakpoint(INT3.replace("int3", "0002").splitlines()))
 
 
 if __name__ == "__main__":

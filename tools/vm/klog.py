@@ -59,6 +59,23 @@ def excerpt(lines, limit=120):
     return shown
 
 
+def stale_breakpoint(lines):
+    """Whether the kernel died of a breakpoint where there is none, which only an emulator does.
+
+    The kernel changes its own code by way of a breakpoint (int3, 0xcc) that it takes away again. When QEMU
+    emulates several CPUs (TCG), one of them may still run it afterwards. In the report the byte in front of
+    the instruction pointer is something else by then; of a breakpoint that is there, it is 0xcc.
+    """
+    found = offending(lines)
+    if not found or "Oops: int3:" not in lines[found[0]]:
+        return False
+    for line in lines[found[0]:found[0] + CONTEXT]:
+        if "Code:" in line:
+            code = re.search(r"\b([0-9a-f]{2}) <[0-9a-f]{2}>", line)
+            return bool(code) and code[1] != "cc"
+    return False
+
+
 def read(path):
     with open(path, errors="replace") as log:
         return log.read().replace("\r", "").splitlines()
