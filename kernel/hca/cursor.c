@@ -2,21 +2,18 @@
 /* Walking gather and scatter lists, and moving bytes between them. */
 #include "hca.h"
 
-/* The longest piece of kernel memory at @off of @sge, not beyond its end. */
-static u8 *run_at(const struct hca_sge *sge, u32 off, u32 *len)
+/* The longest piece of kernel memory where @c stands, at most to the end of its list's piece; NULL: none any more. */
+static u8 *run_at(struct hca_cursor *c, bool write, u32 *len)
 {
+	const struct hca_sge *sge = c->sge;
 	const struct hca_mkey *m = sge->mkey;
-	u32 left = sge->len - off;
-	u64 pos, in_block;
 
-	if (sge->data) {
-		*len = left;
-		return (u8 *)sge->data + off;
-	}
-	pos = m->first_offset + (sge->addr - m->iova) + off;
-	in_block = pos & ((1ull << m->block_shift) - 1);
-	*len = min_t(u64, left, (1ull << m->block_shift) - in_block);
-	return m->blocks[pos >> m->block_shift] + in_block;
+	*len = sge->len - c->off;
+	if (sge->data)
+		return (u8 *)sge->data + c->off;
+	if (unlikely(m->indirect))
+		return hca_layout_run(m, sge->seq, sge->addr + c->off, write, c->hint, len);
+	return hca_mkey_run(m, sge->addr - m->iova + c->off, write, len);
 }
 
 static void advance(struct hca_cursor *c, u32 len)
@@ -50,13 +47,17 @@ static void move_small(u8 *d, const u8 *s, u32 n)
 		memmove(d, s, n);
 }
 
-static void move(struct hca_cursor *dst, struct hca_cursor *src, u32 len)
+static enum hca_copied move(struct hca_cursor *dst, struct hca_cursor *src, u32 len)
 {
 	while (len) {
 		u32 dl, sl, n;
-		u8 *d = run_at(dst->sge, dst->off, &dl);
-		u8 *s = run_at(src->sge, src->off, &sl);
+		u8 *d = run_at(dst, true, &dl);
+		u8 *s = run_at(src, false, &sl);
 
+		if (unlikely(!s))
+			return HCA_COPY_NO_SRC;
+		if (unlikely(!d))
+			return HCA_COPY_NO_DST;
 		n = min(len, min(dl, sl));
 		if (n <= 8)
 			move_small(d, s, n);
@@ -68,27 +69,34 @@ static void move(struct hca_cursor *dst, struct hca_cursor *src, u32 len)
 		advance(src, n);
 		len -= n;
 	}
+	return HCA_COPIED;
 }
 
-void hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len)
+enum hca_copied hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len)
 {
+	enum hca_copied ret;
 	u32 tail;
 
 	if (!len)
-		return;
+		return HCA_COPIED;
 	tail = ((len - 1) & 7) + 1;
 	if (len > tail) {
-		move(dst, src, len - tail);
+		ret = move(dst, src, len - tail);
+		if (unlikely(ret != HCA_COPIED))
+			return ret;
 		/* Pairs with the acquire of whoever polls the last bytes of a buffer. */
 		smp_wmb();
 	}
-	move(dst, src, tail);
+	return move(dst, src, tail);
 }
 
 u64 *hca_sge_word(const struct hca_sge *sge)
 {
+	struct hca_cursor c;
 	u32 len;
-	u8 *p = run_at(sge, 0, &len);
+	u8 *p;
 
-	return len >= 8 && IS_ALIGNED((unsigned long)p, 8) ? (u64 *)p : NULL;
+	hca_cursor_init(&c, sge, 1);
+	p = run_at(&c, true, &len);
+	return p && len >= 8 && IS_ALIGNED((unsigned long)p, 8) ? (u64 *)p : NULL;
 }

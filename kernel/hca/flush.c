@@ -25,13 +25,14 @@ static void flush_sq(struct hca_qp *qp)
 	smp_rmb();
 	/* A doorbell record that claims more than the ring holds is believed for one ring's length. */
 	while (sq->ci != sq->pi && left--) {
-		u8 op, bbs = hca_wqe_peek(sq, &op);
+		enum hca_class class;
+		u8 op, bbs = hca_wqe_peek(sq, &op, &class);
 
 		c.send_op = op;
 		c.wqe_counter = sq->ci;
 		sq->ci += bbs;
 		hca_cq_write(qp->send_cq, &c);
-		hca_count(qp, hca_opcode_class(op), HCA_SYND_WR_FLUSH, 0);
+		hca_count(qp, class, HCA_SYND_WR_FLUSH, 0);
 		hca_stats_add(qp->dev->stats, HCA_STAT_ERR_FLUSH, 1);
 	}
 	sq->ci = sq->pi;

@@ -8,7 +8,7 @@
  * bytes moved, the responder's side of the peer QP run, CQEs written, counters raised.
  *
  * Locks, outermost first: hca_sq.lock, hca_rq.lock (of the same or of the peer QP), hca_srq.lock, then
- * hca_cq.lock or hca_qp.route_lock.  Two locks of one class are never held together.  They are spinlocks taken in process
+ * hca_cq.lock, hca_qp.route_lock or hca_indirect.lock.  Two locks of one class are never held together.  They are spinlocks taken in process
  * context only, and a holder does a bounded amount of work: hca_qp_run() gives up the locks and the RCU read
  * section after each slice of at most HCA_SLICE bytes.
  *
@@ -128,39 +128,121 @@ enum hca_access {
 	HCA_ACCESS_REMOTE_ATOMIC = 1 << 4,
 };
 
-enum hca_mkey_type {
-	HCA_MKEY_DIRECT,	/* the pages of one region */
+/**
+ * struct hca_entry - a piece of an indirect key
+ * @start: where it begins: bytes from the start of the list, or of a round of the pattern
+ * @addr: address within the key that it is a piece of
+ * @len: bytes, never 0
+ * @stride: of a pattern: how much further the next round's piece is
+ * @key: that key
+ */
+struct hca_entry {
+	u64 start;
+	u64 addr;
+	u32 len;
+	u32 stride;
+	u32 key;
 };
 
 /**
+ * struct hca_layout - what an indirect key stands for, until a work request changes it
+ * @variant: lower 8 bits of the key
+ * @access: enum hca_access
+ * @free: accesses fail until it is registered again
+ * @strided: the entries are a pattern rather than a list
+ * @qpn: the only QP that may use it, or HCA_ANY_QPN
+ * @iova: address of the first byte
+ * @length: bytes
+ * @round: bytes of one round of the pattern
+ * @rounds: how many of them
+ * @num: entries
+ * @entries: ordered by @start
+ */
+struct hca_layout {
+	u8 variant;
+	u8 access;
+	bool free;
+	bool strided;
+	u32 qpn;
+	u64 iova;
+	u64 length;
+	u64 round;
+	u32 rounds;
+	u32 num;
+	struct hca_entry *entries;
+};
+
+/**
+ * struct hca_indirect - the part of a key that work requests change
+ * @lock: one change at a time; a leaf
+ * @max_entries: what @layouts have room for; a pattern takes one more than it has pieces
+ * @seq: its lowest bit says which of @layouts is in force
+ * @layouts: the one in force, and the one that the next change is prepared in
+ *
+ * Readers take no lock: they remember @seq, read, and look whether it is still the same (see layout.c).  What they
+ * have read is then of one moment, for the memory of a layout is written only after another has come into force.
+ */
+struct hca_indirect {
+	spinlock_t lock;
+	u32 max_entries;
+	u32 seq;
+	struct hca_layout layouts[2];
+};
+
+#define HCA_ANY_QPN	0xffffffu
+/* Indirect keys on the way from a key to memory, itself included. */
+#define HCA_KEY_DEPTH	4u
+/* Entries that are looked at to check a message's key, those of nested keys counted each time they are named. */
+#define HCA_KEY_TREE	131072u
+
+/**
  * struct hca_mkey - a memory key
+ * @dev: whose it is; set by hca_mkey_publish()
  * @key: all 32 bits; the lower 8 are the variant
  * @pdn: protection domain
  * @access: enum hca_access
- * @type: what it stands for
- * @invalidate_ok: SEND_WITH_INV and LOCAL_INV may free it
+ * @invalidate_ok: SEND_WITH_INV may free it
  * @free: accesses fail until it is registered again
+ * @null: writes vanish, reads give zeroes; @iova and @length as for others
  * @iova: address of the first byte
  * @length: bytes
- * @block_shift: log2 of the block size, for HCA_MKEY_DIRECT
+ * @block_shift: log2 of the block size
  * @first_offset: where in the first block the region starts
  * @blocks: kernel addresses of the blocks
+ * @indirect: of a key that stands for pieces of other keys; then @access, @free, @iova, @length, the variant and the
+ *	blocks here mean nothing
  *
- * Immutable once published, except @free (WRITE_ONCE).
+ * Immutable once published, except @free (WRITE_ONCE) and *@indirect.
  */
 struct hca_mkey {
+	struct hca_dev *dev;
 	u32 key;
 	u32 pdn;
 	u8 access;
-	u8 type;
 	bool invalidate_ok;
 	bool free;
+	bool null;
 	u8 block_shift;
 	u64 iova;
 	u64 length;
 	u64 first_offset;
 	u8 **blocks;
+	struct hca_indirect *indirect;
 };
+
+/**
+ * hca_indirect_init - make the part of a key that work requests change
+ * @ind: zeroed by the caller
+ * @max_entries: at least 1
+ * @entries: room for 2 * @max_entries
+ * @variant: lower 8 bits of the key
+ * @access: until a work request says otherwise
+ * @qpn: likewise
+ *
+ * The key is free: it can be used after a work request has registered something.
+ */
+void hca_indirect_init(struct hca_indirect *ind, u32 max_entries, struct hca_entry *entries, u8 variant, u8 access,
+		       u32 qpn);
 
 /**
  * hca_mkey_publish - let the device use a key
@@ -186,6 +268,7 @@ void hca_mkey_unpublish(struct hca_dev *dev, struct hca_mkey *mkey);
  * @key: the key, meaningless for inline data
  * @data: inline data (the WQE's private copy), else NULL
  * @mkey: the key's object, valid only inside the RCU read section of hca_sges_resolve()
+ * @seq: hca_indirect.seq of an indirect key, when it was found good
  */
 struct hca_sge {
 	u64 addr;
@@ -193,6 +276,7 @@ struct hca_sge {
 	u32 key;
 	const u8 *data;
 	struct hca_mkey *mkey;
+	u32 seq;
 };
 
 /**
@@ -200,41 +284,60 @@ struct hca_sge {
  * @sge: current piece
  * @left: pieces from @sge on
  * @off: bytes of the current piece that are behind
+ * @hint: entries of indirect keys, outermost first, where the last look found what it wanted
  */
 struct hca_cursor {
 	const struct hca_sge *sge;
 	u32 left;
 	u32 off;
+	u32 hint[HCA_KEY_DEPTH];
+};
+
+/**
+ * struct hca_claim - what somebody wants to do with keys
+ * @dev: the device
+ * @pdn: the protection domain all keys must belong to
+ * @qpn: the QP that does it
+ * @access: what every key must allow
+ * @whole: check all that indirect keys lead to, so that a message with a bad key does not begin; the moves check
+ *	each piece again
+ */
+struct hca_claim {
+	struct hca_dev *dev;
+	u32 pdn;
+	u32 qpn;
+	u32 access;
+	bool whole;
 };
 
 /**
  * hca_sges_resolve - look up and check every key of a list
- * @dev: the device
+ * @claim: for what
  * @sges: the list
  * @num: its length
- * @pdn: the protection domain all keys must belong to
- * @access: what every key must allow
  *
  * Within an RCU read section.  Return: HCA_SYND_OK, or HCA_SYND_LOCAL_PROT.
  */
-enum hca_cqe_syndrome hca_sges_resolve(struct hca_dev *dev, struct hca_sge *sges, u32 num, u32 pdn,
-				       u32 access);
+enum hca_cqe_syndrome hca_sges_resolve(const struct hca_claim *claim, struct hca_sge *sges, u32 num);
 
 /**
  * hca_sge_resolve_remote - the same for a remote address
- * @dev: the responder
+ * @claim: for what
  * @sge: filled in: one piece at @addr of key @rkey, @len bytes
  *
  * Return: whether the key allows it.
  */
-bool hca_sge_resolve_remote(struct hca_dev *dev, struct hca_sge *sge, u64 addr, u32 rkey, u32 len, u32 pdn,
-			    u32 access);
+bool hca_sge_resolve_remote(const struct hca_claim *claim, struct hca_sge *sge, u64 addr, u32 rkey, u32 len);
 
 static inline void hca_cursor_init(struct hca_cursor *c, const struct hca_sge *sges, u32 num)
 {
+	u32 i;
+
 	c->sge = sges;
 	c->left = num;
 	c->off = 0;
+	for (i = 0; i < HCA_KEY_DEPTH; i++)
+		c->hint[i] = 0;
 }
 
 /**
@@ -243,6 +346,12 @@ static inline void hca_cursor_init(struct hca_cursor *c, const struct hca_sge *s
  * @len: bytes
  */
 void hca_cursor_skip(struct hca_cursor *c, u64 len);
+
+enum hca_copied {
+	HCA_COPIED,
+	HCA_COPY_NO_SRC,	/* a key on the source's side has changed or gone */
+	HCA_COPY_NO_DST,
+};
 
 /**
  * hca_copy - move bytes between two lists
@@ -253,10 +362,12 @@ void hca_cursor_skip(struct hca_cursor *c, u64 len);
  * The last bytes (up to 8) become visible after all others, so that a reader who polls the end of a buffer
  * finds the rest there.  A message that is one word of 8 or 4 bytes, aligned at both ends, is moved whole; so
  * is the last word of 8 bytes of a message whose length is a multiple of 8.
+ *
+ * Return: HCA_COPIED, or which side's indirect key does not lead to memory any more; part of the bytes may have moved.
  */
-void hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len);
+enum hca_copied hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len);
 
-/* Kernel address of an 8-byte-aligned word of a resolved piece. */
+/* Kernel address of an 8-byte-aligned word, to be written, of a resolved piece; NULL: it is not one. */
 u64 *hca_sge_word(const struct hca_sge *sge);
 
 /* ---- completion counters ---- */
@@ -493,6 +604,7 @@ struct hca_rq {
  * @solicited: event at the receiver
  * @bbs: ring slots it takes
  * @index: its first slot
+ * @size: bytes
  * @imm: immediate data as it goes over the wire, or the key to invalidate
  * @raddr: remote address
  * @rkey: remote key
@@ -511,6 +623,7 @@ struct hca_wqe {
 	bool solicited;
 	u8 bbs;
 	u16 index;
+	u16 size;
 	__be32 imm;
 	u64 raddr;
 	u32 rkey;
@@ -784,6 +897,7 @@ enum hca_ack {
 	HCA_NAK_REMOTE_ACCESS,
 	HCA_NAK_REMOTE_OP,
 	HCA_NO_RESPONSE,
+	HCA_PAYLOAD_LOST,	/* not the responder's fault: a key of the payload has changed */
 };
 
 /**
@@ -875,14 +989,42 @@ struct hca_qp *hca_qp_peer(struct hca_qp *qp);
 /* flush.c: complete with a flush error what is queued; takes rq.lock, the caller holds sq.lock. */
 void hca_qp_flush(struct hca_qp *qp);
 
-/* wqe.c: what the opcode in a WQE counts as, and how many slots it takes; for flushing. */
-enum hca_class hca_opcode_class(u8 op);
-u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op);
+/* wqe.c: what the WQE at @sq->ci is and counts as, and how many slots it takes; for flushing. */
+u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op, enum hca_class *class);
 
 /* rq.c: end a receive that has been taken: CQE, then counter; under rq.lock.  False: the CQ took no more. */
 bool hca_recv_complete(struct hca_qp *qp, struct hca_completion *c, u64 bytes);
 
-/* mkey.c: free a key on behalf of LOCAL_INV or SEND_WITH_INV; under RCU. */
-bool hca_mkey_invalidate(struct hca_dev *dev, u32 key, u32 pdn);
+/* mkey.c: the key, whatever its variant and state, if it belongs to the domain; under RCU. */
+struct hca_mkey *hca_mkey_find(struct hca_dev *dev, u32 key, u32 pdn);
+
+/*
+ * mkey.c: whether a key allows what is claimed of @len bytes at @addr.  Then @mkey is the key and @seq what sge.seq
+ * is; under RCU.
+ */
+bool hca_mkey_resolve(const struct hca_claim *claim, u32 key, u64 addr, u64 len, struct hca_mkey **mkey, u32 *seq);
+
+/* mkey.c: free a key on behalf of LOCAL_INV or, @remote, SEND_WITH_INV; under RCU. */
+bool hca_mkey_invalidate(struct hca_qp *qp, u32 key, bool remote);
+
+/* layout.c: whether an indirect key allows what is claimed of @len bytes at @addr; @seq is for hca_layout_run(). */
+bool hca_layout_resolve(const struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len,
+			u32 *seq);
+
+/*
+ * layout.c: the longest piece of kernel memory at @addr of an indirect key, at most *@len, which becomes its length.
+ * NULL: a key on the way has changed since @seq or does not allow it.
+ */
+u8 *hca_layout_run(const struct hca_mkey *m, u32 seq, u64 addr, bool write, u32 *hint, u32 *len);
+
+/* layout.c: change the layout in force under ind->lock: begin, fill in the copy that it returns, then publish. */
+struct hca_layout *hca_layout_begin(struct hca_indirect *ind);
+void hca_layout_publish(struct hca_indirect *ind);
+
+/* umr.c: register or free an indirect key; under sq.lock and RCU. */
+enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe);
+
+/* mkey.c: where @pos bytes from the start of a direct key are, and how many of *@len lie side by side there. */
+u8 *hca_mkey_run(const struct hca_mkey *m, u64 pos, bool write, u32 *len);
 
 #endif /* HCA_H */

@@ -25,6 +25,7 @@
 #include <linux/lockdep.h>
 #include <linux/log2.h>
 #include <linux/math.h>
+#include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>

@@ -87,6 +87,84 @@ struct hca_wqe_data {
 #define HCA_INLINE_LEN	   0x3ffu
 #define HCA_INVALID_LKEY   0x100u	/* with byte_count 0: end of a receive's scatter list */
 
+/* Of HCA_OPCODE_UMR; the control segment's imm names the key.  A struct hca_wqe_mkey and the entries follow. */
+struct hca_wqe_umr {
+	u8 flags;		/* enum hca_wqe_umr_flags */
+	u8 rsvd0[3];
+	__be16 klm_octowords;	/* entries, in units of 16 bytes */
+	__be16 translation_offset;
+	__be64 mkey_mask;	/* enum hca_umr_mask: what of struct hca_wqe_mkey is meant */
+	u8 rsvd1[32];
+};
+
+enum hca_wqe_umr_flags {
+	HCA_UMR_CHECK_QPN   = 1 << 3,
+	HCA_UMR_OFFSET	    = 1 << 4,
+	HCA_UMR_CHECK_FREE  = 1 << 5,
+	HCA_UMR_INLINE	    = 1 << 7,	/* else a data segment says where the entries are */
+};
+
+enum hca_umr_mask {
+	HCA_UMR_LEN	      = 1 << 0,
+	HCA_UMR_START_ADDR    = 1 << 6,
+	HCA_UMR_MKEY	      = 1 << 13,
+	HCA_UMR_QPN	      = 1 << 14,
+	HCA_UMR_LOCAL_WRITE   = 1 << 18,
+	HCA_UMR_REMOTE_READ   = 1 << 19,
+	HCA_UMR_REMOTE_WRITE  = 1 << 20,
+	HCA_UMR_ATOMIC	      = 1 << 21,
+	HCA_UMR_FREE	      = 1 << 29,
+	HCA_UMR_KNOWN	      = HCA_UMR_LEN | HCA_UMR_START_ADDR | HCA_UMR_MKEY | HCA_UMR_QPN | HCA_UMR_LOCAL_WRITE |
+				HCA_UMR_REMOTE_READ | HCA_UMR_REMOTE_WRITE | HCA_UMR_ATOMIC | HCA_UMR_FREE,
+};
+
+struct hca_wqe_mkey {
+	u8 free;		/* HCA_MKEY_FREE */
+	u8 rsvd1;
+	u8 access_flags;	/* enum hca_wqe_mkey_access */
+	u8 sf;
+	__be32 qpn_mkey;	/* QP number 31:8, variant 7:0 */
+	u8 rsvd8[8];
+	__be64 start_addr;
+	__be64 len;
+	u8 rsvd32[32];
+};
+
+#define HCA_MKEY_FREE (1u << 6)
+
+enum hca_wqe_mkey_access {
+	HCA_MKEY_LOCAL_READ   = 1 << 2,
+	HCA_MKEY_LOCAL_WRITE  = 1 << 3,
+	HCA_MKEY_REMOTE_READ  = 1 << 4,
+	HCA_MKEY_REMOTE_WRITE = 1 << 5,
+	HCA_MKEY_ATOMIC	      = 1 << 6,
+};
+
+/* An entry of a list. */
+struct hca_klm {
+	__be32 byte_count;	/* up to 2 GiB */
+	__be32 key;
+	__be64 addr;
+};
+
+/* In place of a list's first entry: a pattern follows. */
+struct hca_repeat {
+	__be32 byte_count;	/* of a round */
+	__be32 op;		/* HCA_REPEAT_OP where a list has a key */
+	__be32 repeat_count;
+	__be16 rsvd;
+	__be16 num_entries;
+};
+
+#define HCA_REPEAT_OP 0x400u
+
+struct hca_repeat_entry {
+	__be16 stride;
+	__be16 byte_count;
+	__be32 key;
+	__be64 addr;
+};
+
 struct hca_wqe_srq_next {
 	u8 rsvd0[2];
 	__be16 next_wqe_index;

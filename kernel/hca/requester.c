@@ -109,6 +109,18 @@ static u32 packets(const struct hca_qp *qp, u64 length)
 	return length <= qp->mtu ? 1 : DIV_ROUND_UP((u32)length, qp->mtu);
 }
 
+/* What the WQE in progress wants of its own keys; they are looked at in full when it begins. */
+static struct hca_claim local_claim(struct hca_qp *qp, u32 access)
+{
+	return (struct hca_claim){
+		.dev = qp->dev,
+		.pdn = qp->pdn,
+		.qpn = qp->qpn,
+		.access = access,
+		.whole = !qp->sq.offset,
+	};
+}
+
 static enum step send_slice(struct hca_qp *qp, u32 *room)
 {
 	struct hca_sq *sq = &qp->sq;
@@ -119,10 +131,12 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 	struct hca_request req;
 	struct hca_cursor local;
 	enum hca_cqe_syndrome synd;
+	struct hca_claim claim;
 	struct hca_qp *peer;
 	enum hca_ack ack;
 
-	synd = hca_sges_resolve(qp->dev, wqe->sges, wqe->num_sge, qp->pdn, reply ? HCA_ACCESS_LOCAL_WRITE : 0);
+	claim = local_claim(qp, reply ? HCA_ACCESS_LOCAL_WRITE : 0);
+	synd = hca_sges_resolve(&claim, wqe->sges, wqe->num_sge);
 	if (unlikely(synd != HCA_SYND_OK))
 		return finish_local(qp, synd);
 	peer = hca_qp_peer(qp);
@@ -165,6 +179,8 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 		return finish_remote(qp, HCA_SYND_REMOTE_ACCESS);
 	case HCA_NAK_REMOTE_OP:
 		return finish_remote(qp, HCA_SYND_REMOTE_OP);
+	case HCA_PAYLOAD_LOST:
+		return finish_local(qp, HCA_SYND_LOCAL_PROT);
 	}
 
 	*room -= min(req.len, *room);
@@ -181,7 +197,8 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 		struct hca_cursor from;
 
 		hca_cursor_init(&from, &value, 1);
-		hca_copy(&local, &from, sizeof(req.orig));
+		if (unlikely(hca_copy(&local, &from, sizeof(req.orig)) != HCA_COPIED))
+			return finish_local(qp, HCA_SYND_LOCAL_PROT);
 	}
 	sq->psn = (sq->psn + req.packets) & 0xffffff;
 	return finish(qp, HCA_SYND_OK, 0);
@@ -198,13 +215,15 @@ static enum step copy_slice(struct hca_qp *qp, u32 *room)
 	u32 len = min_t(u64, wqe->length - sq->offset, *room);
 	struct hca_sge *src = &wqe->sges[0], *dst = &wqe->sges[1];
 	struct hca_cursor from, to;
+	struct hca_claim claim = local_claim(qp, 0);
 	enum hca_cqe_syndrome synd;
 
 	if (!qp->mmo)
 		return finish_local(qp, HCA_SYND_LOCAL_QP_OP);
-	synd = hca_sges_resolve(qp->dev, src, 1, qp->pdn, 0);
+	synd = hca_sges_resolve(&claim, src, 1);
+	claim.access = HCA_ACCESS_LOCAL_WRITE;
 	if (synd == HCA_SYND_OK)
-		synd = hca_sges_resolve(qp->dev, dst, 1, qp->pdn, HCA_ACCESS_LOCAL_WRITE);
+		synd = hca_sges_resolve(&claim, dst, 1);
 	if (unlikely(synd != HCA_SYND_OK))
 		return finish_local(qp, synd);
 
@@ -212,7 +231,8 @@ static enum step copy_slice(struct hca_qp *qp, u32 *room)
 	hca_cursor_init(&to, dst, 1);
 	from.off = sq->offset;
 	to.off = sq->offset;
-	hca_copy(&to, &from, len);
+	if (unlikely(hca_copy(&to, &from, len) != HCA_COPIED))
+		return finish_local(qp, HCA_SYND_LOCAL_PROT);
 
 	*room -= len;
 	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, len);
@@ -230,8 +250,10 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 	case HCA_OPCODE_NOP:
 		return finish_local(qp, HCA_SYND_OK);
 	case HCA_OPCODE_LOCAL_INVAL:
-		return finish_local(qp, hca_mkey_invalidate(qp->dev, be32_to_cpu(wqe->imm), qp->pdn) ?
+		return finish_local(qp, hca_mkey_invalidate(qp, be32_to_cpu(wqe->imm), false) ?
 						HCA_SYND_OK : HCA_SYND_LOCAL_QP_OP);
+	case HCA_OPCODE_UMR:
+		return finish_local(qp, hca_umr(qp, wqe));
 	case HCA_OPCODE_MMO:
 		return copy_slice(qp, room);
 	case HCA_OPCODE_ATOMIC_CS:

@@ -50,14 +50,29 @@ static enum hca_ack no_receive(struct hca_qp *qp, struct hca_request *req)
 	return HCA_ACK_RNR;
 }
 
+/* What a slice wants of the keys on this side; they are looked at in full when the message begins. */
+static struct hca_claim claim_for(struct hca_qp *qp, const struct hca_request *req, u32 pdn, u32 access)
+{
+	return (struct hca_claim){
+		.dev = qp->dev,
+		.pdn = pdn,
+		.qpn = qp->qpn,
+		.access = access,
+		.whole = req->first,
+	};
+}
+
 static bool remote(struct hca_qp *qp, const struct hca_request *req, struct hca_sge *sge, u32 access)
 {
-	return hca_sge_resolve_remote(qp->dev, sge, req->raddr, req->rkey, req->length, qp->pdn, access);
+	struct hca_claim claim = claim_for(qp, req, qp->pdn, access);
+
+	return hca_sge_resolve_remote(&claim, sge, req->raddr, req->rkey, req->length);
 }
 
 static enum hca_ack respond_write(struct hca_qp *qp, struct hca_request *req)
 {
 	bool imm = req->op == HCA_OPCODE_RDMA_WRITE_IMM;
+	enum hca_copied copied;
 	struct hca_cursor to;
 	struct hca_sge sge;
 
@@ -71,7 +86,11 @@ static enum hca_ack respond_write(struct hca_qp *qp, struct hca_request *req)
 	if (req->len) {
 		hca_cursor_init(&to, &sge, 1);
 		to.off = req->offset;
-		hca_copy(&to, req->payload, req->len);
+		copied = hca_copy(&to, req->payload, req->len);
+		if (unlikely(copied == HCA_COPY_NO_SRC))
+			return HCA_PAYLOAD_LOST;
+		if (unlikely(copied == HCA_COPY_NO_DST))
+			return refuse_access(qp, HCA_CLASS_REMOTE_WRITE);
 	}
 	if (!req->last)
 		return HCA_ACK;
@@ -101,7 +120,8 @@ static u8 receive_opcode(u8 op)
 static enum hca_ack respond_send(struct hca_qp *qp, struct hca_request *req)
 {
 	struct hca_recv *recv = &qp->rq.recv;
-	u32 pdn = qp->srq ? qp->srq->pdn : qp->pdn;
+	struct hca_claim claim = claim_for(qp, req, qp->srq ? qp->srq->pdn : qp->pdn, HCA_ACCESS_LOCAL_WRITE);
+	enum hca_copied copied;
 	struct hca_cursor to;
 
 	if (!recv->active && !hca_recv_take(qp))
@@ -109,22 +129,28 @@ static enum hca_ack respond_send(struct hca_qp *qp, struct hca_request *req)
 	if (req->length > recv->capacity)
 		return refuse_into_receive(qp, HCA_SYND_LOCAL_LENGTH, HCA_NAK_INVALID_REQUEST,
 					   HCA_EVENT_QP_REQ_ERR);
-	if (hca_sges_resolve(qp->dev, recv->sges, recv->num_sge, pdn, HCA_ACCESS_LOCAL_WRITE))
+	if (hca_sges_resolve(&claim, recv->sges, recv->num_sge))
 		return refuse_into_receive(qp, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 	if (req->len) {
 		hca_cursor_init(&to, recv->sges, recv->num_sge);
 		hca_cursor_skip(&to, req->offset);
-		hca_copy(&to, req->payload, req->len);
+		copied = hca_copy(&to, req->payload, req->len);
+		if (unlikely(copied == HCA_COPY_NO_SRC))
+			return HCA_PAYLOAD_LOST;
+		if (unlikely(copied == HCA_COPY_NO_DST))
+			return refuse_into_receive(qp, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP,
+						   HCA_EVENT_QP_FATAL);
 	}
 	if (!req->last)
 		return HCA_ACK;
-	if (req->op == HCA_OPCODE_SEND_INVAL && !hca_mkey_invalidate(qp->dev, be32_to_cpu(req->imm), qp->pdn))
+	if (req->op == HCA_OPCODE_SEND_INVAL && !hca_mkey_invalidate(qp, be32_to_cpu(req->imm), true))
 		return refuse_into_receive(qp, HCA_SYND_LOCAL_QP_OP, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 	return complete_receive(qp, req, receive_opcode(req->op));
 }
 
 static enum hca_ack respond_read(struct hca_qp *qp, struct hca_request *req)
 {
+	enum hca_copied copied;
 	struct hca_cursor from;
 	struct hca_sge sge;
 
@@ -135,7 +161,11 @@ static enum hca_ack respond_read(struct hca_qp *qp, struct hca_request *req)
 	if (req->len) {
 		hca_cursor_init(&from, &sge, 1);
 		from.off = req->offset;
-		hca_copy(req->payload, &from, req->len);
+		copied = hca_copy(req->payload, &from, req->len);
+		if (unlikely(copied == HCA_COPY_NO_DST))
+			return HCA_PAYLOAD_LOST;
+		if (unlikely(copied == HCA_COPY_NO_SRC))
+			return refuse_access(qp, HCA_CLASS_REMOTE_READ);
 	}
 	if (req->last)
 		hca_count(qp, HCA_CLASS_REMOTE_READ, HCA_SYND_OK, req->length);

@@ -9,6 +9,7 @@ enum {
 	/* the data segments are written to */
 	SEG_WRITTEN = 1 << 3,
 	SEG_MMO	   = 1 << 4,
+	SEG_UMR	   = 1 << 5,
 	KNOWN	   = 1 << 7,
 };
 
@@ -28,6 +29,7 @@ static const struct hca_opcode_info {
 	[HCA_OPCODE_ATOMIC_FA]	     = { KNOWN | SEG_RADDR | SEG_ATOMIC | SEG_DATA | SEG_WRITTEN,
 					 HCA_CLASS_ATOMIC },
 	[HCA_OPCODE_LOCAL_INVAL]     = { KNOWN, HCA_CLASS_NONE },
+	[HCA_OPCODE_UMR]	     = { KNOWN | SEG_UMR, HCA_CLASS_UMR },
 	[HCA_OPCODE_MMO]	     = { KNOWN | SEG_MMO, HCA_CLASS_MEMCPY },
 };
 
@@ -36,11 +38,6 @@ static const struct hca_opcode_info *info(u8 op)
 	static const struct hca_opcode_info unknown = { 0, HCA_CLASS_NONE };
 
 	return op < HCA_OPCODE_COUNT && opcodes[op].segs & KNOWN ? &opcodes[op] : &unknown;
-}
-
-enum hca_class hca_opcode_class(u8 op)
-{
-	return info(op)->class;
 }
 
 /* Slots that a WQE of @ds units takes, 0 if it cannot be one. */
@@ -56,12 +53,22 @@ static const u8 *slot(const struct hca_sq *sq, u16 index)
 	return sq->buf + ((size_t)(index & sq->mask) << HCA_WQE_BB_SHIFT);
 }
 
-u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op)
+/* Freeing a key looks like registering one, and counts as nothing. */
+static enum hca_class class_of(u8 op, u8 mkey_free)
+{
+	if (op == HCA_OPCODE_UMR && mkey_free & HCA_MKEY_FREE)
+		return HCA_CLASS_NONE;
+	return info(op)->class;
+}
+
+u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op, enum hca_class *class)
 {
 	const struct hca_wqe_ctrl *ctrl = (const void *)slot(sq, sq->ci);
 	u8 bbs = slots(sq, be32_to_cpu(READ_ONCE(ctrl->qpn_ds)) & HCA_WQE_MAX_DS);
+	const struct hca_wqe_mkey *mk = (const void *)slot(sq, sq->ci + 1);
 
 	*op = be32_to_cpu(READ_ONCE(ctrl->opmod_idx_opcode)) & 0xff;
+	*class = class_of(*op, bbs > 1 ? READ_ONCE(mk->free) : 0);
 	return bbs ? bbs : 1;
 }
 
@@ -129,6 +136,24 @@ static bool decode_mmo(struct hca_wqe *wqe, const u8 *p, const u8 *end)
 	return true;
 }
 
+/* Whether the segments are there; umr.c says what they mean. */
+static bool decode_umr(struct hca_wqe *wqe, const u8 *p, const u8 *end)
+{
+	const struct hca_wqe_umr *umr = (const void *)p;
+	size_t head = sizeof(*umr) + sizeof(struct hca_wqe_mkey);
+	size_t entries;
+
+	BUILD_BUG_ON(sizeof(struct hca_wqe_ctrl) + sizeof(*umr) != HCA_WQE_BB);
+	if (end - p < (long)head || be64_to_cpu(umr->mkey_mask) & ~(u64)HCA_UMR_KNOWN)
+		return false;
+	if (umr->flags & ~(HCA_UMR_CHECK_QPN | HCA_UMR_OFFSET | HCA_UMR_CHECK_FREE | HCA_UMR_INLINE) ||
+	    umr->translation_offset)
+		return false;
+	entries = umr->flags & HCA_UMR_INLINE ? be16_to_cpu(umr->klm_octowords) : !!umr->klm_octowords;
+	wqe->class = class_of(wqe->op, wqe->raw[HCA_WQE_BB]);
+	return head + entries * HCA_WQE_DS <= (size_t)(end - p);
+}
+
 static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
 {
 	const struct hca_wqe_ctrl *ctrl = (const void *)wqe->raw;
@@ -138,6 +163,8 @@ static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
 
 	if (!(i->segs & KNOWN) || be32_to_cpu(ctrl->qpn_ds) >> 8 != qp->qpn)
 		return false;
+	if (i->segs & SEG_UMR)
+		return decode_umr(wqe, p, end);
 	if (i->segs & SEG_MMO)
 		return decode_mmo(wqe, p, end);
 	if (i->segs & SEG_RADDR) {
@@ -171,8 +198,9 @@ void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe)
 	copy_slot(wqe->raw, slot(sq, sq->ci), HCA_WQE_BB);
 	ds = be32_to_cpu(ctrl->qpn_ds) & HCA_WQE_MAX_DS;
 	wqe->index = sq->ci;
+	wqe->size = ds * HCA_WQE_DS;
 	wqe->op = be32_to_cpu(ctrl->opmod_idx_opcode) & 0xff;
-	wqe->class = hca_opcode_class(wqe->op);
+	wqe->class = info(wqe->op)->class;
 	wqe->signaled = ctrl->fm_ce_se & HCA_WQE_CQ_UPDATE;
 	wqe->solicited = ctrl->fm_ce_se & HCA_WQE_SOLICITED;
 	wqe->imm = ctrl->imm;

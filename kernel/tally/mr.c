@@ -35,7 +35,6 @@ static void set_key(struct tally_mr *mr, struct ib_pd *pd, u64 iova, u64 length,
 
 	key->pdn = to_tpd(pd)->pdn;
 	key->access = hca_access(access);
-	key->type = HCA_MKEY_DIRECT;
 	key->free = false;
 	key->iova = access & IB_ZERO_BASED ? 0 : iova;
 	key->length = length;

@@ -35,7 +35,7 @@ std::vector<hca_sge> as_hca(const std::vector<Sge> &list)
 {
 	std::vector<hca_sge> out;
 	for (auto &s : list)
-		out.push_back({.addr = s.addr, .len = s.len, .key = s.key, .data = nullptr, .mkey = nullptr});
+		out.push_back({.addr = s.addr, .len = s.len, .key = s.key, .data = nullptr, .mkey = nullptr, .seq = 0});
 	return out;
 }
 
@@ -57,11 +57,11 @@ TEST(Copy, AgreesWithACopyByteByByteInSlicesOfAnySize)
 				p.mb.expect(to.where[i], std::span(&whole[from.where[i]], 1));
 
 			rcu_read_lock();
-			ASSERT_EQ(hca_sges_resolve(p.da.hca(), hfrom.data(), static_cast<u32>(hfrom.size()), 1, 0),
+			hca_claim claim = {.dev = p.da.hca(), .pdn = 1, .qpn = 0, .access = 0, .whole = true};
+			ASSERT_EQ(hca_sges_resolve(&claim, hfrom.data(), static_cast<u32>(hfrom.size())),
 				  HCA_SYND_OK);
-			ASSERT_EQ(hca_sges_resolve(p.da.hca(), hto.data(), static_cast<u32>(hto.size()), 1,
-						   HCA_ACCESS_LOCAL_WRITE),
-				  HCA_SYND_OK);
+			claim.access = HCA_ACCESS_LOCAL_WRITE;
+			ASSERT_EQ(hca_sges_resolve(&claim, hto.data(), static_cast<u32>(hto.size())), HCA_SYND_OK);
 			hca_cursor f, t;
 			hca_cursor_init(&f, hfrom.data(), static_cast<u32>(hfrom.size()));
 			hca_cursor_init(&t, hto.data(), static_cast<u32>(hto.size()));
@@ -74,7 +74,7 @@ TEST(Copy, AgreesWithACopyByteByByteInSlicesOfAnySize)
 					hca_cursor_init(&t, hto.data(), static_cast<u32>(hto.size()));
 					hca_cursor_skip(&t, done);
 				}
-				hca_copy(&t, &f, n);
+				ASSERT_EQ(hca_copy(&t, &f, n), HCA_COPIED);
 				done += n;
 			}
 			rcu_read_unlock();
@@ -87,7 +87,7 @@ TEST(Copy, AgreesWithACopyByteByByteInSlicesOfAnySize)
 TEST(Copy, OfNothingTouchesNothing)
 {
 	hca_cursor none{};
-	hca_copy(&none, &none, 0);
+	EXPECT_EQ(hca_copy(&none, &none, 0), HCA_COPIED);
 	hca_cursor_skip(&none, 0);
 	EXPECT_EQ(none.off, 0u);
 }

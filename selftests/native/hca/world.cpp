@@ -38,7 +38,6 @@ Key::Key(Device &dev, Memory &memory, const KeyOptions &o)
 	hca_.key = index << 8 | 0x5a;
 	hca_.pdn = o.pdn;
 	hca_.access = o.access;
-	hca_.type = HCA_MKEY_DIRECT;
 	hca_.invalidate_ok = o.invalidate_ok;
 	hca_.block_shift = memory.shift();
 	hca_.iova = o.iova.value_or((1ull << 40) + o.offset);
@@ -63,6 +62,36 @@ void Key::kill()
 	hca_table_release(&dev_.hca()->mkeys, hca_.key >> 8);
 	/* Who comes after the grace period finds no memory. */
 	std::fill(blocks_.begin(), blocks_.end(), nullptr);
+}
+
+IndirectKey::IndirectKey(Device &dev, const IndirectOptions &o) : dev_(dev), entries_(2 * o.max_entries)
+{
+	u32 index;
+
+	if (hca_table_reserve(&dev.hca()->mkeys, &index))
+		hca_port_bug("no key is left");
+	hca_.key = index << 8 | o.variant;
+	hca_.pdn = o.pdn;
+	hca_.invalidate_ok = o.invalidate_ok;
+	hca_.indirect = &indirect_;
+	hca_indirect_init(&indirect_, o.max_entries, entries_.data(), o.variant, HCA_ACCESS_LOCAL_READ, HCA_ANY_QPN);
+	hca_mkey_publish(dev.hca(), &hca_);
+}
+
+IndirectKey::~IndirectKey()
+{
+	kill();
+}
+
+void IndirectKey::kill()
+{
+	if (dead_)
+		return;
+	dead_ = true;
+	hca_mkey_unpublish(dev_.hca(), &hca_);
+	synchronize_rcu();
+	hca_table_release(&dev_.hca()->mkeys, hca_.key >> 8);
+	entries_ = {};
 }
 
 // ---- completion queues ----
@@ -404,7 +433,8 @@ Device::Device(World &world) : world_(world)
 	d->ops = &World::ops;
 	d->stats = &stats_;
 	d->fabric_gen = world.fabric_gen();
-	if (hca_table_init(&d->mkeys, 1, 65536) || hca_table_init(&d->qps, 2, 65536))
+	/* Key 0x400 would look like the start of a pattern. */
+	if (hca_table_init(&d->mkeys, 16, 65536) || hca_table_init(&d->qps, 2, 65536))
 		hca_port_bug("no memory for a device");
 }
 
@@ -473,6 +503,7 @@ World::~World()
 	srqs_.clear();
 	cqs_.clear();
 	counters_.clear();
+	indirect_.clear();
 	keys_.clear();
 	memories_.clear();
 	devices_.clear();

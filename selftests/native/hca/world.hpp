@@ -98,6 +98,35 @@ private:
 	hca_mkey hca_{};
 };
 
+struct IndirectOptions {
+	u32 max_entries = 64;
+	u32 pdn = 1;
+	u8 variant = 0;
+	bool invalidate_ok = false;
+};
+
+// A key that work requests give a layout.
+class IndirectKey {
+public:
+	IndirectKey(Device &dev, const IndirectOptions &options);
+	~IndirectKey();
+	IndirectKey(const IndirectKey &) = delete;
+
+	u32 key() const { return hca_.key; }
+	// The same with the variant it has now.
+	u32 current_key() const { return (hca_.key & ~0xffu) | layout().variant; }
+	const hca_layout &layout() const { return indirect_.layouts[indirect_.seq & 1]; }
+	Sge sge(u64 addr, u32 len) const { return {addr, len, current_key()}; }
+	void kill();
+
+private:
+	Device &dev_;
+	bool dead_ = false;
+	std::vector<hca_entry> entries_;
+	hca_indirect indirect_{};
+	hca_mkey hca_{};
+};
+
 // ---- completion queues ----
 
 struct Wc {
@@ -352,6 +381,7 @@ public:
 		return memories_.emplace_back(size, block_shift, ++seed_);
 	}
 	Key &add_key(Device &d, Memory &m, const KeyOptions &o = {}) { return keys_.emplace_back(d, m, o); }
+	IndirectKey &add_indirect(Device &d, const IndirectOptions &o = {}) { return indirect_.emplace_back(d, o); }
 	Cq &add_cq(Device &d, u32 entries = 256, u32 cqe_size = 64)
 	{
 		return cqs_.emplace_back(d, entries, cqe_size);
@@ -407,6 +437,7 @@ private:
 	std::list<Device> devices_;
 	std::list<Memory> memories_;
 	std::list<Key> keys_;
+	std::list<IndirectKey> indirect_;
 	std::list<Counter> counters_;
 	std::list<Cq> cqs_;
 	std::list<Srq> srqs_;

@@ -20,6 +20,27 @@ inline hca_wqe_data data_segment(const Sge &s)
 	return {.byte_count = cpu_to_be32(s.len), .lkey = cpu_to_be32(s.key), .addr = cpu_to_be64(s.addr)};
 }
 
+// A pattern's piece, as mlx5dv_wr_mr_interleaved() has it.
+struct Block {
+	u64 addr = 0;
+	u16 bytes = 0;
+	u16 skip = 0;
+	u32 key = 0;
+};
+
+struct UmrOptions {
+	u32 access = HCA_MKEY_LOCAL_WRITE | HCA_MKEY_REMOTE_READ | HCA_MKEY_REMOTE_WRITE | HCA_MKEY_ATOMIC;
+	u8 flags = HCA_UMR_INLINE;
+	u64 mask = HCA_UMR_FREE | HCA_UMR_MKEY | HCA_UMR_LEN | HCA_UMR_LOCAL_WRITE | HCA_UMR_REMOTE_READ |
+		   HCA_UMR_REMOTE_WRITE | HCA_UMR_ATOMIC;
+	int variant = -1; // default: as the key has it
+	u32 qpn = HCA_ANY_QPN;
+	u64 start = 0;
+	bool free = false;
+	long long length = -1; // default: the sum
+	int octowords = -1;    // default: what there is
+};
+
 class Wqe {
 public:
 	explicit Wqe(u8 opcode) : opcode_(opcode), bytes_(sizeof(hca_wqe_ctrl)) {}
@@ -48,6 +69,75 @@ public:
 	static Wqe memcpy(const Sge &from, const Sge &to)
 	{
 		return Wqe(HCA_OPCODE_MMO).opmod(HCA_MMO_DMA).segment(hca_wqe_mmo{}).sge(from).sge(to);
+	}
+
+	static Wqe umr(u32 key, const UmrOptions &o, u64 length, u32 octowords)
+	{
+		hca_wqe_umr umr{};
+		hca_wqe_mkey mk{};
+		umr.flags = o.flags;
+		umr.klm_octowords = cpu_to_be16(static_cast<u16>(o.octowords < 0 ? octowords : o.octowords));
+		umr.mkey_mask = cpu_to_be64(o.mask);
+		mk.free = o.free ? HCA_MKEY_FREE : 0;
+		mk.access_flags = static_cast<u8>(o.access);
+		mk.qpn_mkey = cpu_to_be32(o.qpn << 8 | (o.variant < 0 ? key & 0xff : static_cast<u32>(o.variant)));
+		mk.start_addr = cpu_to_be64(o.start);
+		mk.len = cpu_to_be64(o.length < 0 ? length : static_cast<u64>(o.length));
+		Wqe w = Wqe(HCA_OPCODE_UMR).imm(key);
+		w.append(&umr, sizeof(umr));
+		w.append(&mk, sizeof(mk));
+		return w;
+	}
+	static hca_klm klm(const Sge &s)
+	{
+		return {.byte_count = cpu_to_be32(s.len), .key = cpu_to_be32(s.key), .addr = cpu_to_be64(s.addr)};
+	}
+	static Wqe umr_list(u32 key, std::span<const Sge> list, const UmrOptions &o = {})
+	{
+		u64 total = 0;
+		for (auto &s : list)
+			total += s.len;
+		u32 units = static_cast<u32>((list.size() + 3) / 4 * 4);
+		Wqe w = umr(key, o, total, units);
+		for (auto &s : list)
+			w.segment(klm(s));
+		w.bytes_.resize(w.bytes_.size() + (units - list.size()) * 16);
+		return w;
+	}
+	static Wqe umr_pattern(u32 key, u32 repeat, std::span<const Block> blocks, const UmrOptions &o = {})
+	{
+		u64 round = 0;
+		for (auto &b : blocks)
+			round += b.bytes;
+		u32 units = static_cast<u32>((blocks.size() + 1 + 3) / 4 * 4);
+		Wqe w = umr(key, o, round * repeat, units);
+		w.segment(hca_repeat{.byte_count = cpu_to_be32(static_cast<u32>(round)),
+				     .op = cpu_to_be32(HCA_REPEAT_OP),
+				     .repeat_count = cpu_to_be32(repeat),
+				     .rsvd = 0,
+				     .num_entries = cpu_to_be16(static_cast<u16>(blocks.size()))});
+		for (auto &b : blocks)
+			w.segment(hca_repeat_entry{.stride = cpu_to_be16(static_cast<u16>(b.bytes + b.skip)),
+						   .byte_count = cpu_to_be16(b.bytes),
+						   .key = cpu_to_be32(b.key),
+						   .addr = cpu_to_be64(b.addr)});
+		w.bytes_.resize(w.bytes_.size() + (units - blocks.size() - 1) * 16);
+		return w;
+	}
+	// Entries in memory that @where names; @length is of what they describe.
+	static Wqe umr_by_pointer(u32 key, const Sge &where, u64 length, UmrOptions o = {})
+	{
+		o.flags &= static_cast<u8>(~HCA_UMR_INLINE);
+		Wqe w = umr(key, o, length, where.len / 16);
+		return w.sge(where);
+	}
+	// IBV_WR_LOCAL_INV as libmlx5 posts it.
+	static Wqe umr_free(u32 key)
+	{
+		return umr(key,
+			   {.flags = HCA_UMR_OFFSET | HCA_UMR_INLINE | HCA_UMR_CHECK_QPN,
+			    .mask = HCA_UMR_FREE | HCA_UMR_MKEY | HCA_UMR_QPN, .variant = 0, .free = true},
+			   0, 0);
 	}
 
 	Wqe &remote(u64 addr, u32 rkey)

@@ -83,6 +83,7 @@ typedef unsigned int gfp_t;
 #define IS_ALIGNED(x, a)	(((x) & ((__typeof__(x))(a) - 1)) == 0)
 #define round_up(x, a)		ALIGN(x, a)
 #define round_down(x, a)	ALIGN_DOWN(x, a)
+#define div64_u64(n, d)		((u64)(n) / (u64)(d))
 #define upper_32_bits(n)	((u32)((u64)(n) >> 32))
 #define lower_32_bits(n)	((u32)(n))
 #define U8_MAX			((u8)~0u)

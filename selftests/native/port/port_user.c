@@ -93,6 +93,7 @@ static const struct hca_port_lock_class classes[] = {
 	{ "&srq->lock", 3 },
 	{ "&cq->lock", 4 },
 	{ "&qp->route_lock", 4 },
+	{ "&ind->lock", 4 },
 	{ "&t->lock", 5 },
 };
 

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Indirect keys: lists and patterns of pieces of other keys, which may be indirect themselves.
+ *
+ * A key's layout is read without a lock while a work request may put another one in its place.  Each step down the
+ * tree reads what it needs, then looks whether the layout is still in force; if so, what was read is of one piece.
+ * Nothing that is read before that look is used to touch memory.
+ */
+#include "hca.h"
+
+void hca_indirect_init(struct hca_indirect *ind, u32 max_entries, struct hca_entry *entries, u8 variant, u8 access,
+		       u32 qpn)
+{
+	spin_lock_init(&ind->lock);
+	ind->max_entries = max_entries;
+	ind->layouts[0] = (struct hca_layout){
+		.variant = variant,
+		.access = access,
+		.free = true,
+		.qpn = qpn,
+		.entries = entries,
+	};
+	ind->layouts[1] = (struct hca_layout){ .entries = entries + max_entries };
+}
+
+struct hca_layout *hca_layout_begin(struct hca_indirect *ind)
+{
+	const struct hca_layout *from = &ind->layouts[ind->seq & 1];
+	struct hca_layout *to = &ind->layouts[~ind->seq & 1];
+	struct hca_entry *entries = to->entries;
+
+	/* The last change of @seq before what is written now; pairs with the barrier in in_force(). */
+	smp_wmb();
+	*to = *from;
+	to->entries = entries;
+	memcpy(entries, from->entries, from->num * sizeof(*entries));
+	return to;
+}
+
+void hca_layout_publish(struct hca_indirect *ind)
+{
+	/* The layout before the number; pairs with the acquire in layout_of(). */
+	smp_store_release(&ind->seq, ind->seq + 1);
+}
+
+static const struct hca_layout *layout_of(const struct hca_indirect *ind, u32 *seq)
+{
+	/* Pairs with the release in hca_layout_publish(). */
+	*seq = smp_load_acquire(&ind->seq);
+	return &ind->layouts[*seq & 1];
+}
+
+/* Whether all that was read of the layout since layout_of() was of one piece. */
+static bool in_force(const struct hca_indirect *ind, u32 seq)
+{
+	/* Pairs with the barrier in hca_layout_begin(). */
+	smp_rmb();
+	return READ_ONCE(ind->seq) == seq;
+}
+
+/* What one step down a tree finds. */
+struct piece {
+	u32 key;
+	u64 addr;
+	u64 left;
+};
+
+/* The last entry that begins at or before @pos, of a layout that has one. */
+static u32 find_entry(const struct hca_layout *l, u32 num, u64 pos, u32 *hint)
+{
+	u32 low = 0, high = num, i = *hint;
+
+	/* Mostly the one of last time, or the next. */
+	if (i < num && l->entries[i].start <= pos) {
+		if (i + 1 == num || l->entries[i + 1].start > pos)
+			return i;
+		if (i + 2 == num || (i + 2 < num && l->entries[i + 2].start > pos)) {
+			*hint = i + 1;
+			return i + 1;
+		}
+		low = i;
+	}
+	while (high - low > 1) {
+		u32 mid = low + (high - low) / 2;
+
+		if (l->entries[mid].start <= pos)
+			low = mid;
+		else
+			high = mid;
+	}
+	*hint = low;
+	return low;
+}
+
+/* What the key has @pos bytes from its start; read while it may change. */
+static bool find_piece(const struct hca_indirect *ind, const struct hca_layout *l, u64 pos, u32 *hint,
+		       struct piece *p)
+{
+	u32 num = min(READ_ONCE(l->num), ind->max_entries);
+	u64 rounds_behind = 0, size = READ_ONCE(l->round);
+	const struct hca_entry *e;
+	u64 in;
+
+	if (!num)
+		return false;
+	if (READ_ONCE(l->strided)) {
+		if (!size)
+			return false;
+		rounds_behind = div64_u64(pos, size);
+		pos -= rounds_behind * size;
+	}
+	e = &l->entries[find_entry(l, num, pos, hint)];
+	in = pos - READ_ONCE(e->start);
+	p->left = READ_ONCE(e->len);
+	if (in >= p->left)
+		return false;
+	p->left -= in;
+	p->key = READ_ONCE(e->key);
+	p->addr = READ_ONCE(e->addr) + rounds_behind * READ_ONCE(e->stride) + in;
+	return true;
+}
+
+u8 *hca_layout_run(const struct hca_mkey *m, u32 seq, u64 addr, bool write, u32 *hint, u32 *len)
+{
+	struct hca_claim claim = {
+		.dev = m->dev,
+		.pdn = m->pdn,
+		.qpn = HCA_ANY_QPN,
+		.access = write ? HCA_ACCESS_LOCAL_WRITE : 0,
+	};
+	u32 depth;
+
+	for (depth = 0; depth < HCA_KEY_DEPTH; depth++) {
+		const struct hca_indirect *ind = m->indirect;
+		const struct hca_layout *l = &ind->layouts[seq & 1];
+		struct hca_mkey *base;
+		struct piece p;
+		bool found;
+
+		found = find_piece(ind, l, addr - READ_ONCE(l->iova), &hint[depth], &p);
+		if (unlikely(!in_force(ind, seq) || !found))
+			return NULL;
+		*len = min_t(u64, *len, p.left);
+		if (unlikely(!hca_mkey_resolve(&claim, p.key, p.addr, *len, &base, &seq)))
+			return NULL;
+		if (!base->indirect)
+			return hca_mkey_run(base, p.addr - base->iova, write, len);
+		m = base;
+		addr = p.addr;
+	}
+	return NULL;
+}
+
+/* The access itself, not what the key leads to. */
+static bool allows(const struct hca_claim *claim, const struct hca_layout *l, u32 key, u64 addr, u64 len)
+{
+	u32 qpn = READ_ONCE(l->qpn);
+	u64 iova = READ_ONCE(l->iova), length = READ_ONCE(l->length);
+	u64 off = addr - iova;
+
+	if (READ_ONCE(l->free) || READ_ONCE(l->variant) != (key & 0xff))
+		return false;
+	if (qpn != HCA_ANY_QPN && qpn != claim->qpn)
+		return false;
+	if ((READ_ONCE(l->access) & claim->access) != claim->access)
+		return false;
+	return addr >= iova && off <= length && len <= length - off;
+}
+
+/* Of an entry, all that @len bytes at @pos of the key can want: of a pattern the whole piece, of every round. */
+static bool extent(const struct hca_layout *l, u32 i, bool strided, u64 pos, u64 len, struct piece *p)
+{
+	const struct hca_entry *e = &l->entries[i];
+	u64 start = READ_ONCE(e->start), size = READ_ONCE(e->len), skip = 0;
+
+	p->key = READ_ONCE(e->key);
+	p->addr = READ_ONCE(e->addr);
+	if (strided) {
+		p->left = size + (u64)(READ_ONCE(l->rounds) - 1) * READ_ONCE(e->stride);
+		return true;
+	}
+	if (start >= pos + len)
+		return false;
+	if (start < pos)
+		skip = pos - start;
+	if (skip >= size)
+		return false;
+	p->addr += skip;
+	p->left = min(size - skip, pos + len - max(start, pos));
+	return true;
+}
+
+static bool check_tree(const struct hca_claim *claim, const struct hca_mkey *m, u32 seq, u64 pos, u64 len, u32 depth,
+		       u32 *budget)
+{
+	const struct hca_indirect *ind = m->indirect;
+	const struct hca_layout *l = &ind->layouts[seq & 1];
+	u32 num = min(READ_ONCE(l->num), ind->max_entries);
+	bool strided = READ_ONCE(l->strided);
+	u32 hint = 0, i;
+
+	if (!depth || !num)
+		return false;
+	for (i = strided ? 0 : find_entry(l, num, pos, &hint); i < num; i++) {
+		struct hca_mkey *base;
+		struct piece p;
+		u32 base_seq;
+		bool wanted;
+
+		if (!(*budget)--)
+			return false;
+		wanted = extent(l, i, strided, pos, len, &p);
+		if (!in_force(ind, seq))
+			return false;
+		if (!wanted)
+			break;
+		if (!hca_mkey_resolve(claim, p.key, p.addr, p.left, &base, &base_seq))
+			return false;
+		if (base->indirect &&
+		    !check_tree(claim, base, base_seq, p.addr - READ_ONCE(base->indirect->layouts[base_seq & 1].iova),
+				p.left, depth - 1, budget))
+			return false;
+	}
+	return true;
+}
+
+bool hca_layout_resolve(const struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len,
+			u32 *seq)
+{
+	const struct hca_layout *l = layout_of(m->indirect, seq);
+	u32 budget = HCA_KEY_TREE;
+	struct hca_claim below;
+	u64 pos;
+	bool ok;
+
+	ok = allows(claim, l, key, addr, len);
+	pos = addr - READ_ONCE(l->iova);
+	if (!in_force(m->indirect, *seq) || !ok)
+		return false;
+	if (!claim->whole || !len)
+		return true;
+	below = (struct hca_claim){
+		.dev = claim->dev,
+		.pdn = claim->pdn,
+		.qpn = HCA_ANY_QPN,
+		.access = claim->access & (HCA_ACCESS_LOCAL_WRITE | HCA_ACCESS_REMOTE_WRITE | HCA_ACCESS_REMOTE_ATOMIC) ?
+			  HCA_ACCESS_LOCAL_WRITE : 0,
+	};
+	return check_tree(&below, m, *seq, pos, len, HCA_KEY_DEPTH, &budget);
+}
