@@ -193,6 +193,8 @@ static int init_tables(struct tally_dev *dev)
 		ret = hca_table_init(&dev->cqs, first, TALLY_MAX_CQ);
 	if (!ret)
 		ret = hca_table_init(&dev->srqs, first, TALLY_MAX_SRQ);
+	if (!ret)
+		ret = hca_table_init(&dev->pds, 1, TALLY_MAX_PD);
 	return ret;
 }
 
@@ -215,7 +217,7 @@ struct tally_dev *tally_dev_alloc(struct net_device *ndev, const char *name)
 	INIT_LIST_HEAD(&dev->link);
 	INIT_LIST_HEAD(&dev->cntr_wait);
 	spin_lock_init(&dev->cntr_wait_lock);
-	ida_init(&dev->pdns);
+	spin_lock_init(&dev->res_lock);
 	dev->ndev = ndev;
 	tally_fabric_set_netdev(dev, ndev);
 
@@ -262,11 +264,11 @@ void tally_dev_free_parts(struct tally_dev *dev)
 	ib_comp_cntr_unregister_ops(&dev->ib);
 	if (dev->engine)
 		tally_engine_destroy(dev->engine);
+	hca_table_destroy(&dev->pds);
 	hca_table_destroy(&dev->srqs);
 	hca_table_destroy(&dev->cqs);
 	hca_table_destroy(&dev->hca.qps);
 	hca_table_destroy(&dev->hca.mkeys);
 	free_percpu(dev->stats);
 	free_percpu(dev->hca.stats);
-	ida_destroy(&dev->pdns);
 }

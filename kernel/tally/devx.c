@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The device's command interface, as far as the library uses it to find out what there is.
+ * The device's command interface (DEVX): what is common to all commands, and those that name no object.
  *
  * A command that the device does not have is answered as hardware does: a status in the mailbox, and EREMOTEIO
  * for the caller.
  */
-#include <linux/mlx5/device.h>
-#include <linux/mlx5/mlx5_ifc.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <rdma/uverbs_std_types.h>
-#include "ifc.h"
+#include "devx.h"
 #include "tally.h"
 
 #define UVERBS_MODULE_NAME tally
 #include <rdma/uverbs_named_ioctl.h>
 
 /* Larger than any command's answer. */
-#define MAX_MAILBOX 4096
+#define MAX_MAILBOX (4096 + MLX5_UN_SZ_BYTES(hca_cap_union))
 
 static void general_caps(void *caps)
 {
@@ -41,7 +39,7 @@ static void general_caps(void *caps)
 	MLX5_SET(cmd_hca_cap, caps, atomic, 1);
 	MLX5_SET(cmd_hca_cap, caps, cq_resize, 1);
 	MLX5_SET(cmd_hca_cap, caps, uar_4k, 1);
-	/* To be enabled for each QP, see init2init_qp(). */
+	/* To be enabled for each QP, see devx_qp.c. */
 	MLX5_SET(tally_mmo_cap, caps, dma_mmo_qp, 1);
 	MLX5_SET(tally_mmo_cap, caps, log_dma_mmo_max_size, ilog2(HCA_MMO_MAX));
 }
@@ -81,33 +79,7 @@ static u8 run_general(const void *in, size_t in_len, void *out, size_t out_len)
 	}
 }
 
-/* Changes nothing but what the verbs have no attribute for. */
-static u8 init2init_qp(struct tally_qp *qp, const void *in, size_t in_len)
-{
-	if (in_len < MLX5_ST_SZ_BYTES(tally_init2init_ext))
-		return MLX5_CMD_STAT_BAD_INP_LEN_ERR;
-	if (MLX5_GET(tally_init2init_ext, in, qpn) != qp->ib.qp_num)
-		return MLX5_CMD_STAT_BAD_RES_ERR;
-	if (MLX5_GET(tally_init2init_ext, in, opt_param_mask) ||
-	    MLX5_GET64(tally_init2init_ext, in, opt_param_mask_95_32) != TALLY_QPC_OPT_MASK_MMO ||
-	    !MLX5_GET(tally_init2init_ext, in, qpc_ext) || !MLX5_GET(tally_init2init_ext, in, mmo))
-		return MLX5_CMD_STAT_BAD_PARAM_ERR;
-	return hca_qp_enable_mmo(&qp->hca) ? MLX5_CMD_STAT_BAD_QP_STATE_ERR : MLX5_CMD_STAT_OK;
-}
-
-static u8 run_modify(struct ib_uobject *uobj, const void *in, size_t in_len)
-{
-	switch (MLX5_GET(general_obj_in_cmd_hdr, in, opcode)) {
-	case MLX5_CMD_OP_INIT2INIT_QP:
-		if (uobj_get_object_id(uobj) != UVERBS_OBJECT_QP)
-			return MLX5_CMD_STAT_BAD_RES_ERR;
-		return init2init_qp(to_tqp(uobj->object), in, in_len);
-	default:
-		return MLX5_CMD_STAT_BAD_OP_ERR;
-	}
-}
-
-static struct tally_ucontext *devx_context(struct uverbs_attr_bundle *attrs)
+struct tally_ucontext *tally_devx_context(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_ucontext *ib = ib_uverbs_get_ucontext(attrs);
 
@@ -117,8 +89,19 @@ static struct tally_ucontext *devx_context(struct uverbs_attr_bundle *attrs)
 	return to_tctx(ib)->devx ? to_tctx(ib) : ERR_PTR(-EINVAL);
 }
 
-/* Copies the command's result to user space; @out is zeroed but for what the command has said. */
-static int answer(struct uverbs_attr_bundle *attrs, u16 attr, u8 status, void *out, size_t out_len)
+void *tally_devx_alloc_out(struct uverbs_attr_bundle *attrs, u16 attr, size_t *out_len)
+{
+	int len = uverbs_attr_get_len(attrs, attr);
+
+	if (len < 0)
+		return ERR_PTR(len);
+	if (len > MAX_MAILBOX)
+		return ERR_PTR(-EINVAL);
+	*out_len = len;
+	return uverbs_zalloc(attrs, len);
+}
+
+int tally_devx_answer(struct uverbs_attr_bundle *attrs, u16 attr, u8 status, void *out, size_t out_len)
 {
 	int ret;
 
@@ -132,44 +115,37 @@ static int answer(struct uverbs_attr_bundle *attrs, u16 attr, u8 status, void *o
 	return status == MLX5_CMD_STAT_OK ? 0 : -EREMOTEIO;
 }
 
+u8 tally_devx_status(int err)
+{
+	switch (err) {
+	case 0:
+		return MLX5_CMD_STAT_OK;
+	case -ENOMEM:
+		return MLX5_CMD_STAT_NO_RES_ERR;
+	case -EBUSY:
+		return MLX5_CMD_STAT_RES_BUSY;
+	case -ENOENT:
+		return MLX5_CMD_STAT_BAD_RES_ERR;
+	default:
+		return MLX5_CMD_STAT_BAD_PARAM_ERR;
+	}
+}
+
 static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OTHER)(struct uverbs_attr_bundle *attrs)
 {
 	void *in = uverbs_attr_get_alloced_ptr(attrs, MLX5_IB_ATTR_DEVX_OTHER_CMD_IN);
 	int in_len = uverbs_attr_get_len(attrs, MLX5_IB_ATTR_DEVX_OTHER_CMD_IN);
-	int out_len = uverbs_attr_get_len(attrs, MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT);
-	struct tally_ucontext *ctx = devx_context(attrs);
-	void *out;
-	u8 status;
-
-	if (IS_ERR(ctx))
-		return PTR_ERR(ctx);
-	if (out_len > MAX_MAILBOX + MLX5_UN_SZ_BYTES(hca_cap_union))
-		return -EINVAL;
-	out = uverbs_zalloc(attrs, out_len);
-	if (IS_ERR(out))
-		return PTR_ERR(out);
-
-	status = run_general(in, in_len, out, out_len);
-	return answer(attrs, MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, status, out, out_len);
-}
-
-static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OBJ_MODIFY)(struct uverbs_attr_bundle *attrs)
-{
-	struct ib_uobject *uobj = uverbs_attr_get_uobject(attrs, MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE);
-	void *in = uverbs_attr_get_alloced_ptr(attrs, MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN);
-	int in_len = uverbs_attr_get_len(attrs, MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN);
-	int out_len = uverbs_attr_get_len(attrs, MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT);
-	struct tally_ucontext *ctx = devx_context(attrs);
+	struct tally_ucontext *ctx = tally_devx_context(attrs);
+	size_t out_len;
 	void *out;
 
 	if (IS_ERR(ctx))
 		return PTR_ERR(ctx);
-	if (out_len > MAX_MAILBOX)
-		return -EINVAL;
-	out = uverbs_zalloc(attrs, out_len);
+	out = tally_devx_alloc_out(attrs, MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, &out_len);
 	if (IS_ERR(out))
 		return PTR_ERR(out);
-	return answer(attrs, MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT, run_modify(uobj, in, in_len), out, out_len);
+	return tally_devx_answer(attrs, MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT, run_general(in, in_len, out, out_len), out,
+				 out_len);
 }
 
 /* No switch, no other functions: there is nothing to say but that the port exists. */
@@ -200,15 +176,6 @@ DECLARE_UVERBS_NAMED_METHOD(
 			    UVERBS_ATTR_MIN_SIZE(MLX5_ST_SZ_BYTES(general_obj_out_cmd_hdr)), UA_MANDATORY));
 
 DECLARE_UVERBS_NAMED_METHOD(
-	MLX5_IB_METHOD_DEVX_OBJ_MODIFY,
-	UVERBS_ATTR_IDR(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_HANDLE, UVERBS_IDR_ANY_OBJECT, UVERBS_ACCESS_WRITE, UA_MANDATORY),
-	UVERBS_ATTR_PTR_IN(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN,
-			   UVERBS_ATTR_MIN_SIZE(MLX5_ST_SZ_BYTES(general_obj_in_cmd_hdr)), UA_MANDATORY,
-			   UA_ALLOC_AND_COPY),
-	UVERBS_ATTR_PTR_OUT(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT,
-			    UVERBS_ATTR_MIN_SIZE(MLX5_ST_SZ_BYTES(general_obj_out_cmd_hdr)), UA_MANDATORY));
-
-DECLARE_UVERBS_NAMED_METHOD(
 	MLX5_IB_METHOD_QUERY_PORT,
 	UVERBS_ATTR_PTR_IN(MLX5_IB_ATTR_QUERY_PORT_PORT_NUM, UVERBS_ATTR_TYPE(u32), UA_MANDATORY),
 	UVERBS_ATTR_PTR_OUT(MLX5_IB_ATTR_QUERY_PORT, UVERBS_ATTR_STRUCT(struct mlx5_ib_uapi_query_port, reg_c0),
@@ -216,13 +183,11 @@ DECLARE_UVERBS_NAMED_METHOD(
 
 DECLARE_UVERBS_GLOBAL_METHODS(MLX5_IB_OBJECT_DEVX, &UVERBS_METHOD(MLX5_IB_METHOD_DEVX_OTHER));
 
-DECLARE_UVERBS_GLOBAL_METHODS(MLX5_IB_OBJECT_DEVX_OBJ, &UVERBS_METHOD(MLX5_IB_METHOD_DEVX_OBJ_MODIFY));
-
 ADD_UVERBS_METHODS(tally_device_methods, UVERBS_OBJECT_DEVICE, &UVERBS_METHOD(MLX5_IB_METHOD_QUERY_PORT));
 
 const struct uapi_definition tally_devx_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(MLX5_IB_OBJECT_DEVX),
-	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(MLX5_IB_OBJECT_DEVX_OBJ),
+	UAPI_DEF_CHAIN(tally_devx_obj_defs),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &tally_device_methods),
 	{},
 };

@@ -9,6 +9,17 @@
 
 #include <linux/types.h>
 
+/* What all commands on an object have in common. */
+struct mlx5_ifc_tally_obj_cmd_bits {
+	u8 opcode[0x10];
+	u8 uid[0x10];
+	u8 reserved_at_20[0x10];
+	u8 op_mod[0x10];
+	u8 reserved_at_40[0x8];
+	u8 number[0x18];
+	u8 reserved_at_60[0x20];
+};
+
 /* A view of cmd_hca_cap. */
 struct mlx5_ifc_tally_mmo_cap_bits {
 	u8 reserved_at_0[0x6b];

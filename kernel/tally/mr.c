@@ -33,7 +33,7 @@ static void set_key(struct tally_mr *mr, struct ib_pd *pd, u64 iova, u64 length,
 {
 	struct hca_mkey *key = &mr->hca;
 
-	key->pdn = to_tpd(pd)->pdn;
+	key->pdn = to_tpd(pd)->res.number;
 	key->access = hca_access(access);
 	key->free = false;
 	key->iova = access & IB_ZERO_BASED ? 0 : iova;

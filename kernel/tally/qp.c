@@ -100,7 +100,7 @@ static void init_hca(struct tally_qp *qp, const struct ib_qp_init_attr *init, co
 {
 	struct hca_qp_config cfg = {
 		.qpn = qp->ib.qp_num,
-		.pdn = to_tpd(qp->ib.pd)->pdn,
+		.pdn = to_tpd(qp->ib.pd)->res.number,
 		.type = HCA_QP_RC,
 		.user_index = user_index(qp->ctx, init, req),
 		.all_signaled = init->sq_sig_type == IB_SIGNAL_ALL_WR,

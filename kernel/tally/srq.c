@@ -59,7 +59,7 @@ int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib
 	ret = hca_table_reserve(&dev->srqs, &srq->srqn);
 	if (ret)
 		goto err_dbrec;
-	hca_srq_init(&srq->hca, &dev->hca, to_tpd(ib->pd)->pdn, srq->ring.addr, entries, shift, srq->dbrec.addr);
+	hca_srq_init(&srq->hca, &dev->hca, to_tpd(ib->pd)->res.number, srq->ring.addr, entries, shift, srq->dbrec.addr);
 	srq->max_sge = ((1u << shift) - sizeof(struct hca_wqe_srq_next)) / sizeof(struct hca_wqe_data);
 
 	resp.srqn = srq->srqn;

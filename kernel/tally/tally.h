@@ -5,7 +5,6 @@
 
 #include <linux/etherdevice.h>
 #include <linux/hashtable.h>
-#include <linux/idr.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/workqueue.h>
@@ -78,7 +77,8 @@ struct tally_stats {
  * @ndev: only to be compared with; ib_core holds the reference, and only until the device is unregistered
  * @cqs: struct tally_cq by number
  * @srqs: struct tally_srq by number
- * @pdns: numbers of protection domains
+ * @pds: struct tally_pd by number, as struct tally_res
+ * @res_lock: who uses what by number, see res.c; a leaf but for the tables' own locks
  * @key_variant: lower 8 bits of the next memory key
  * @num_cntrs: completion counters that exist
  * @cntr_wait: waits of threads for completion counters, see counters.c
@@ -103,7 +103,8 @@ struct tally_dev {
 	struct net_device *ndev;
 	struct hca_table cqs;
 	struct hca_table srqs;
-	struct ida pdns;
+	struct hca_table pds;
+	spinlock_t res_lock;
 	atomic_t key_variant;
 	atomic_t num_cntrs;
 	struct list_head cntr_wait;
@@ -145,9 +146,28 @@ struct tally_ucontext {
 	struct mutex db_lock;
 };
 
+/**
+ * struct tally_res - an object that commands name by number; see res.c
+ * @table: of its kind
+ * @ctx: whose it is
+ * @number: there
+ * @users: objects that commands have made on it; under tally_dev.res_lock
+ */
+struct tally_res {
+	struct hca_table *table;
+	struct tally_ucontext *ctx;
+	u32 number;
+	u32 users;
+};
+
+/**
+ * struct tally_pd - a protection domain
+ * @ib: what ib_core knows of it; zeroed in one that a command has made
+ * @res: its number
+ */
 struct tally_pd {
 	struct ib_pd ib;
-	u32 pdn;
+	struct tally_res res;
 };
 
 /**
@@ -388,7 +408,17 @@ extern const struct uapi_definition tally_context_defs[];
 /* uar_object.c */
 extern const struct uapi_definition tally_uar_defs[];
 
+/* res.c: objects that commands name by number */
+int tally_res_init(struct tally_res *res, struct hca_table *table, struct tally_ucontext *ctx);
+void tally_res_publish(struct tally_res *res);
+struct tally_res *tally_res_get(struct hca_table *table, struct tally_ucontext *ctx, u32 number);
+void tally_res_put(struct tally_res *res);
+int tally_res_hide(struct tally_res *res);
+void tally_res_release(struct tally_res *res);
+
 /* pd.c */
+struct tally_pd *tally_pd_get(struct tally_ucontext *ctx, u32 pdn);
+void tally_pd_put(struct tally_pd *pd);
 int tally_alloc_pd(struct ib_pd *ib, struct ib_udata *udata);
 int tally_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata);
 extern const struct uapi_definition tally_pd_defs[];
