@@ -202,6 +202,7 @@ struct hca_indirect {
  * @pdn: protection domain
  * @access: enum hca_access
  * @invalidate_ok: SEND_WITH_INV may free it
+ * @no_umr: work requests do not register it
  * @free: accesses fail until it is registered again
  * @null: writes vanish, reads give zeroes; @iova and @length as for others
  * @iova: address of the first byte
@@ -220,6 +221,7 @@ struct hca_mkey {
 	u32 pdn;
 	u8 access;
 	bool invalidate_ok;
+	bool no_umr;
 	bool free;
 	bool null;
 	u8 block_shift;
@@ -231,18 +233,41 @@ struct hca_mkey {
 };
 
 /**
+ * struct hca_indirect_config - how to make the part of a key that work requests change
+ * @max_entries: at least 1
+ * @room: for 2 * @max_entries
+ * @variant: lower 8 bits of the key
+ * @access: enum hca_access
+ * @free: it cannot be used before a work request has registered something
+ * @qpn: the only QP that may use it, or HCA_ANY_QPN
+ * @iova: address of the first byte
+ * @length: bytes; no more than the entries have
+ * @entries: @num_entries units of 16 bytes, as a work request has them; private memory
+ * @num_entries: 0: none yet
+ * @piece: if not 0: all entries are of a list, and of so many bytes whatever they say
+ */
+struct hca_indirect_config {
+	u32 max_entries;
+	struct hca_entry *room;
+	u8 variant;
+	u8 access;
+	bool free;
+	u32 qpn;
+	u64 iova;
+	u64 length;
+	const void *entries;
+	u32 num_entries;
+	u32 piece;
+};
+
+/**
  * hca_indirect_init - make the part of a key that work requests change
  * @ind: zeroed by the caller
- * @max_entries: at least 1
- * @entries: room for 2 * @max_entries
- * @variant: lower 8 bits of the key
- * @access: until a work request says otherwise
- * @qpn: likewise
+ * @cfg: how; not kept
  *
- * The key is free: it can be used after a work request has registered something.
+ * Return: 0, or -EINVAL for entries that are not right.
  */
-void hca_indirect_init(struct hca_indirect *ind, u32 max_entries, struct hca_entry *entries, u8 variant, u8 access,
-		       u32 qpn);
+int hca_indirect_init(struct hca_indirect *ind, const struct hca_indirect_config *cfg);
 
 /**
  * hca_mkey_publish - let the device use a key

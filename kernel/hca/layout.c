@@ -8,21 +8,6 @@
  */
 #include "hca.h"
 
-void hca_indirect_init(struct hca_indirect *ind, u32 max_entries, struct hca_entry *entries, u8 variant, u8 access,
-		       u32 qpn)
-{
-	spin_lock_init(&ind->lock);
-	ind->max_entries = max_entries;
-	ind->layouts[0] = (struct hca_layout){
-		.variant = variant,
-		.access = access,
-		.free = true,
-		.qpn = qpn,
-		.entries = entries,
-	};
-	ind->layouts[1] = (struct hca_layout){ .entries = entries + max_entries };
-}
-
 struct hca_layout *hca_layout_begin(struct hca_indirect *ind)
 {
 	const struct hca_layout *from = &ind->layouts[ind->seq & 1];

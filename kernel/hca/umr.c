@@ -35,6 +35,7 @@ static u8 access_flags(u8 access, u64 mask, u8 from)
 /* Where the entries come from: the WQE itself, or memory that it names. */
 struct source {
 	const u8 *raw;
+	u32 piece;
 	struct hca_cursor from;
 	struct hca_sge sge;
 };
@@ -81,7 +82,7 @@ static bool read_list(struct source *s, u32 num, struct hca_klm *klm, const stru
 		else if (end || !add_entry(ind, l, total,
 					   (struct hca_entry){ .key = be32_to_cpu(klm->key),
 							       .addr = be64_to_cpu(klm->addr),
-							       .len = be32_to_cpu(klm->byte_count) }))
+							       .len = s->piece ?: be32_to_cpu(klm->byte_count) }))
 			return false;
 		if (!--num)
 			return true;
@@ -126,7 +127,7 @@ static bool read_pattern(struct source *s, u32 num, const struct hca_repeat *hea
 	l->round = *total;
 	if (l->round != be32_to_cpu(head->byte_count))
 		return false;
-	/* 16 bits for each of 2^16 pieces, 2^32 times: it fits. */
+	/* At most 2^16 - 1 pieces of as many bytes, less than 2^32 times: no overflow. */
 	*total = l->round * l->rounds;
 	return true;
 }
@@ -143,7 +144,7 @@ static bool read_entries(struct source *s, u32 num, const struct hca_indirect *i
 	*total = 0;
 	if (!next_entry(s, &first))
 		return false;
-	if (first.repeat.op == cpu_to_be32(HCA_REPEAT_OP))
+	if (!s->piece && first.repeat.op == cpu_to_be32(HCA_REPEAT_OP))
 		return read_pattern(s, num, &first.repeat, ind, l, total);
 	return read_list(s, num, &first.klm, ind, l, total);
 }
@@ -220,7 +221,7 @@ enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe)
 	struct hca_indirect *ind;
 	struct hca_layout *l;
 
-	if (!m || !m->indirect)
+	if (!m || !m->indirect || m->no_umr)
 		return HCA_SYND_MW_BIND;
 	ind = m->indirect;
 	spin_lock(&ind->lock);
@@ -230,4 +231,30 @@ enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe)
 		hca_layout_publish(ind);
 	spin_unlock(&ind->lock);
 	return synd;
+}
+
+int hca_indirect_init(struct hca_indirect *ind, const struct hca_indirect_config *cfg)
+{
+	struct hca_layout *l = &ind->layouts[0];
+	struct source s = { .raw = cfg->entries, .piece = cfg->piece };
+	u64 total;
+
+	spin_lock_init(&ind->lock);
+	ind->max_entries = cfg->max_entries;
+	*l = (struct hca_layout){
+		.variant = cfg->variant,
+		.access = cfg->access,
+		.free = cfg->free,
+		.qpn = cfg->qpn,
+		.iova = cfg->iova,
+		.length = cfg->length,
+		.entries = cfg->room,
+	};
+	ind->layouts[1] = (struct hca_layout){ .entries = cfg->room + cfg->max_entries };
+	if (!cfg->num_entries)
+		return 0;
+	if (!read_entries(&s, cfg->num_entries, ind, l, &total))
+		return -EINVAL;
+	l->length = min(l->length, total);
+	return 0;
 }

@@ -29,6 +29,7 @@ static void fill_response(const struct tally_ucontext *ctx, struct mlx5_ib_alloc
 		.max_srq_recv_wr = TALLY_MAX_WQES - 1,
 		.num_ports = 1,
 		.cqe_version = ctx->cqe_version,
+		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_MKEY_UPDATE_TAG,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
 		.log_uar_size = PAGE_SHIFT,

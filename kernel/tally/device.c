@@ -27,7 +27,9 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_qp = TALLY_MAX_QP,
 		.max_qp_wr = TALLY_MAX_WQES,
 		.device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_PORT_ACTIVE_EVENT |
-				    IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN,
+				    IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
+				    IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B |
+				    IB_DEVICE_MEM_MGT_EXTENSIONS,
 		.kernel_cap_flags = IBK_ALLOW_USER_UNREG,
 		.max_send_sge = TALLY_MAX_SEND_SGE,
 		.max_recv_sge = HCA_MAX_RECV_SGE,
@@ -35,6 +37,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_cq = TALLY_MAX_CQ,
 		.max_cqe = TALLY_MAX_CQE,
 		.max_mr = TALLY_MAX_MR,
+		.max_mw = TALLY_MAX_MR,
 		.max_pd = TALLY_MAX_PD,
 		.max_qp_rd_atom = TALLY_MAX_RD_ATOMIC,
 		.max_res_rd_atom = TALLY_MAX_RD_ATOMIC * TALLY_MAX_QP,
@@ -141,6 +144,8 @@ static const struct ib_device_ops tally_ops = {
 	.reg_user_mr_dmabuf = tally_reg_user_mr_dmabuf,
 	.rereg_user_mr = tally_rereg_user_mr,
 	.dereg_mr = tally_dereg_mr,
+	.alloc_mw = tally_alloc_mw,
+	.dealloc_mw = tally_dealloc_mw,
 	.create_cq = tally_create_cq,
 	.resize_cq = tally_resize_cq,
 	.destroy_cq = tally_destroy_cq,
@@ -165,6 +170,7 @@ static const struct ib_device_ops tally_ops = {
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, tally_ah, ib),
 	INIT_RDMA_OBJ_SIZE(ib_cq, tally_cq, ib),
+	INIT_RDMA_OBJ_SIZE(ib_mw, tally_mw, ib),
 	INIT_RDMA_OBJ_SIZE(ib_pd, tally_pd, ib),
 	INIT_RDMA_OBJ_SIZE(ib_qp, tally_qp, ib),
 	INIT_RDMA_OBJ_SIZE(ib_srq, tally_srq, ib),

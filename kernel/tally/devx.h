@@ -88,6 +88,8 @@ struct tally_devx_type {
 
 /* pd.c */
 extern const struct tally_devx_type tally_devx_pd;
+/* mkey.c */
+extern const struct tally_devx_type tally_devx_mkey;
 /* devx_qp.c */
 extern const struct tally_devx_type tally_devx_qp;
 

@@ -16,6 +16,7 @@
 
 static const struct tally_devx_type *const types[] = {
 	&tally_devx_pd,
+	&tally_devx_mkey,
 	&tally_devx_qp,
 };
 

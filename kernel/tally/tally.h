@@ -31,6 +31,7 @@ enum {
 	TALLY_MAX_CQ	     = 64 * 1024,
 	TALLY_MAX_SRQ	     = 64 * 1024,
 	TALLY_MAX_MR	     = 64 * 1024,
+	TALLY_MAX_MKEY_ENTRIES = 65536,
 	TALLY_MAX_PD	     = 64 * 1024,
 	TALLY_MAX_CNTR	     = 64 * 1024,
 	TALLY_MAX_AH	     = 64 * 1024,
@@ -241,6 +242,25 @@ struct tally_mr {
 };
 
 /**
+ * struct tally_mkey - a key that work requests give its memory: made by a command, or a memory window
+ * @hca: the key, published as long as the object exists
+ * @indirect: what work requests change
+ * @entries: room for them
+ * @pd: of a key made by a command: its protection domain
+ */
+struct tally_mkey {
+	struct hca_mkey hca;
+	struct hca_indirect indirect;
+	struct hca_entry *entries;
+	struct tally_pd *pd;
+};
+
+struct tally_mw {
+	struct ib_mw ib;
+	struct tally_mkey key;
+};
+
+/**
  * struct tally_cq - a completion queue
  * @ib: what ib_core knows of it
  * @hca: the queue itself
@@ -342,6 +362,11 @@ static inline struct tally_pd *to_tpd(struct ib_pd *ib)
 static inline struct tally_mr *to_tmr(struct ib_mr *ib)
 {
 	return container_of(ib, struct tally_mr, ib);
+}
+
+static inline struct tally_mw *to_tmw(struct ib_mw *ib)
+{
+	return container_of(ib, struct tally_mw, ib);
 }
 
 static inline struct tally_cq *to_tcq(struct ib_cq *ib)
@@ -447,6 +472,10 @@ struct ib_mr *tally_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
 struct ib_mr *tally_rereg_user_mr(struct ib_mr *ib, int flags, u64 start, u64 length, u64 iova, int access,
 				  struct ib_pd *pd, struct ib_udata *udata);
 int tally_dereg_mr(struct ib_mr *ib, struct ib_udata *udata);
+
+/* mkey.c */
+int tally_alloc_mw(struct ib_mw *ib, struct ib_udata *udata);
+int tally_dealloc_mw(struct ib_mw *ib);
 
 /* cq.c */
 int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_CREATE_CQ_ATTRS *attrs);

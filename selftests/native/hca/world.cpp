@@ -74,7 +74,15 @@ IndirectKey::IndirectKey(Device &dev, const IndirectOptions &o) : dev_(dev), ent
 	hca_.pdn = o.pdn;
 	hca_.invalidate_ok = o.invalidate_ok;
 	hca_.indirect = &indirect_;
-	hca_indirect_init(&indirect_, o.max_entries, entries_.data(), o.variant, HCA_ACCESS_LOCAL_READ, HCA_ANY_QPN);
+	hca_indirect_config cfg{};
+	cfg.max_entries = o.max_entries;
+	cfg.room = entries_.data();
+	cfg.variant = o.variant;
+	cfg.access = HCA_ACCESS_LOCAL_READ;
+	cfg.free = true;
+	cfg.qpn = HCA_ANY_QPN;
+	if (hca_indirect_init(&indirect_, &cfg))
+		hca_port_bug("a key without entries is refused");
 	hca_mkey_publish(dev.hca(), &hca_);
 }
 
