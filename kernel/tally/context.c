@@ -11,7 +11,7 @@
 /* So small that the library never copies a WQE through the register: a doorbell is one store of 8 bytes. */
 #define BF_REG_SIZE 16
 
-/* What an offset for mmap() consists of, in pages. */
+/* What an offset for mmap() consists of, in pages: an index's upper byte, a command, the lower byte. */
 #define MMAP_CMD_SHIFT 8
 #define MMAP_INDEX_MASK ((1u << MMAP_CMD_SHIFT) - 1)
 
@@ -134,20 +134,23 @@ void tally_disassociate_ucontext(struct ib_ucontext *ib)
  * @ib: the context
  * @vma: its offset says what is to be mapped
  *
- * Return: 0; -EINVAL for what this device does not map; or what tally_uar_mmap() says.
+ * Return: 0; -EINVAL for what this device does not map; another negative errno.
  */
 int tally_mmap(struct ib_ucontext *ib, struct vm_area_struct *vma)
 {
 	u32 command = vma->vm_pgoff >> MMAP_CMD_SHIFT & MMAP_INDEX_MASK;
 	u32 index = vma->vm_pgoff & MMAP_INDEX_MASK;
+	unsigned long high = vma->vm_pgoff >> (2 * MMAP_CMD_SHIFT);
 
-	if (vma->vm_pgoff >> (2 * MMAP_CMD_SHIFT))
+	if (high > (command == MLX5_IB_MMAP_DEVICE_MEM ? MMAP_INDEX_MASK : 0))
 		return -EINVAL;
 	switch (command) {
 	case MLX5_IB_MMAP_REGULAR_PAGE:
 	case MLX5_IB_MMAP_WC_PAGE:
 	case MLX5_IB_MMAP_NC_PAGE:
 		return tally_uar_mmap(to_tctx(ib), vma, index);
+	case MLX5_IB_MMAP_DEVICE_MEM:
+		return tally_dm_mmap(to_tctx(ib), vma, high << MMAP_CMD_SHIFT | index);
 	default:
 		return -EINVAL;
 	}

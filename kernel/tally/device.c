@@ -50,6 +50,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_srq_sge = TALLY_MAX_SRQ_SGE,
 		.max_pkeys = 1,
 		.local_ca_ack_delay = 16,
+		.max_dm_size = TALLY_MAX_DM_SIZE,
 	};
 
 	if (udata->outlen) {
@@ -137,6 +138,7 @@ static const struct ib_device_ops tally_ops = {
 	.query_ucontext = tally_query_ucontext,
 	.disassociate_ucontext = tally_disassociate_ucontext,
 	.mmap = tally_mmap,
+	.mmap_free = tally_mmap_free,
 
 	.alloc_pd = tally_alloc_pd,
 	.dealloc_pd = tally_dealloc_pd,
@@ -146,6 +148,9 @@ static const struct ib_device_ops tally_ops = {
 	.dereg_mr = tally_dereg_mr,
 	.alloc_mw = tally_alloc_mw,
 	.dealloc_mw = tally_dealloc_mw,
+	.alloc_dm = tally_alloc_dm,
+	.dealloc_dm = tally_dealloc_dm,
+	.reg_dm_mr = tally_reg_dm_mr,
 	.create_cq = tally_create_cq,
 	.resize_cq = tally_resize_cq,
 	.destroy_cq = tally_destroy_cq,
@@ -182,6 +187,7 @@ static const struct uapi_definition tally_defs[] = {
 	UAPI_DEF_CHAIN(tally_context_defs),
 	UAPI_DEF_CHAIN(tally_uar_defs),
 	UAPI_DEF_CHAIN(tally_pd_defs),
+	UAPI_DEF_CHAIN(tally_dm_defs),
 	UAPI_DEF_CHAIN(tally_devx_defs),
 	{},
 };

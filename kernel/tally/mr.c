@@ -170,6 +170,33 @@ err:
 	return ERR_PTR(ret);
 }
 
+/**
+ * tally_reg_range - make a region of kernel memory, with addresses that begin with 0
+ * @pd: protection domain
+ * @addr: the first byte; the memory stays until the region is gone
+ * @length: bytes
+ * @access: enum ib_access_flags
+ *
+ * Return: the region or an ERR_PTR.
+ */
+struct ib_mr *tally_reg_range(struct ib_pd *pd, void *addr, u64 length, int access)
+{
+	struct tally_mr *mr = alloc(pd);
+	int ret;
+
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	tally_blocks_of_range(&mr->blocks, addr);
+	set_key(mr, pd, 0, length, access);
+	ret = publish(to_tdev(pd->device), mr);
+	if (ret) {
+		release_memory(mr);
+		kfree(mr);
+		return ERR_PTR(ret);
+	}
+	return &mr->ib;
+}
+
 /* Whether the memory, as it is pinned, cannot serve the new access. */
 static bool must_repin(const struct tally_mr *mr, int access)
 {

@@ -51,6 +51,10 @@ enum {
 
 #define TALLY_MAX_MR_SIZE (64ull << 30)
 
+/* Memory on the device: in one piece, and all of it. */
+#define TALLY_MAX_DM_SIZE (256ul << 10)
+#define TALLY_DM_BYTES	  (16l << 20)
+
 /* Driver statistics, beside those of struct hca_stats. */
 enum tally_stat {
 	TALLY_STAT_DB_TRAPPED,	  /* doorbells that faulted */
@@ -82,6 +86,7 @@ struct tally_stats {
  * @res_lock: who uses what by number, see res.c; a leaf but for the tables' own locks
  * @key_variant: lower 8 bits of the next memory key
  * @num_cntrs: completion counters that exist
+ * @dm_used: bytes of TALLY_DM_BYTES that are allocated
  * @cntr_wait: waits of threads for completion counters, see counters.c
  * @cntr_wait_lock: for @cntr_wait
  * @registered: link in the list of main.c, under its mutex
@@ -108,6 +113,7 @@ struct tally_dev {
 	spinlock_t res_lock;
 	atomic_t key_variant;
 	atomic_t num_cntrs;
+	atomic_long_t dm_used;
 	struct list_head cntr_wait;
 	spinlock_t cntr_wait_lock;
 
@@ -472,6 +478,17 @@ struct ib_mr *tally_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
 struct ib_mr *tally_rereg_user_mr(struct ib_mr *ib, int flags, u64 start, u64 length, u64 iova, int access,
 				  struct ib_pd *pd, struct ib_udata *udata);
 int tally_dereg_mr(struct ib_mr *ib, struct ib_udata *udata);
+struct ib_mr *tally_reg_range(struct ib_pd *pd, void *addr, u64 length, int access);
+
+/* dm.c: memory on the device */
+struct ib_dm *tally_alloc_dm(struct ib_device *ib, struct ib_ucontext *context, struct ib_dm_alloc_attr *attr,
+			     struct uverbs_attr_bundle *attrs);
+int tally_dealloc_dm(struct ib_dm *ib, struct uverbs_attr_bundle *attrs);
+struct ib_mr *tally_reg_dm_mr(struct ib_pd *pd, struct ib_dm *ib, struct ib_dm_mr_attr *attr,
+			      struct uverbs_attr_bundle *attrs);
+int tally_dm_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 index);
+void tally_mmap_free(struct rdma_user_mmap_entry *entry);
+extern const struct uapi_definition tally_dm_defs[];
 
 /* mkey.c */
 int tally_alloc_mw(struct ib_mw *ib, struct ib_udata *udata);

@@ -266,6 +266,31 @@ KTEST(teardown, "a link is deleted while the process that used it holds everythi
 	ibv_destroy_comp_cntr(k);
 }
 
+KTEST(teardown, "a link is deleted under a process that has memory of it mapped, which keeps that")
+{
+	Link link;
+	Context c(link.name);
+	ibv_alloc_dm_attr a{};
+	a.length = 8192;
+	ibv_dm *dm = ibv_alloc_dm(c.get(), &a);
+	ASSERT_NE(dm, nullptr);
+	const uint64_t word = 0x0123'4567'89ab'cdef;
+	uint64_t seen = 0;
+	must(ibv_memcpy_to_dm(dm, 4096, &word, 8), "memcpy_to_dm");
+	ASSERT_TRUE(link.remove());
+	must(ibv_memcpy_from_dm(&seen, dm, 4096, 8), "memcpy_from_dm");
+	EXPECT_EQ(seen, word);
+	// A child has it, too.
+	std::fflush(nullptr);
+	const pid_t pid = fork();
+	if (!pid)
+		_exit(ibv_memcpy_from_dm(&seen, dm, 4096, 8) || seen != word);
+	int status;
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_EQ(status, 0);
+	ibv_free_dm(dm);
+}
+
 KTEST(teardown, "a link goes with its netdev, under a process in the middle of its traffic")
 {
 	Link link;
