@@ -91,6 +91,9 @@ bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c)
 		cq->dev->ops->cq_error(cq);
 		goto refuse;
 	}
+	/* Under the lock, so that the ring is in the order of time.  A failed one has its syndrome there. */
+	if (cq->timestamps && !c->syndrome)
+		e.timestamp = cpu_to_be64(hca_clock_ns());
 	e.op_own = c->opcode << 4 | owner(cq);
 	put(cq, &e);
 	hca_stats_add(cq->dev->stats, HCA_STAT_CQES, 1);

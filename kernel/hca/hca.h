@@ -467,6 +467,7 @@ enum hca_cq_arm { HCA_CQ_UNARMED, HCA_CQ_ARMED_SOLICITED, HCA_CQ_ARMED };
  *	when it has taken the event, and arming again before that asks for nothing new.  HCA_CQ_NO_SN: none yet.
  * @error: overran
  * @ignore_overrun: never check the consumer index
+ * @timestamps: successful completions say when they happened, which costs a look at the clock each
  */
 struct hca_cq {
 	spinlock_t lock;
@@ -483,6 +484,7 @@ struct hca_cq {
 	u8 fired_sn;
 	bool error;
 	bool ignore_overrun;
+	bool timestamps;
 };
 
 #define HCA_CQ_NO_SN 0xff

@@ -6,7 +6,7 @@
  * where tests, fuzzers and benchmarks drive it.  Nothing under kernel/hca includes anything else of the kernel.
  *
  * Used: fixed-width types, byte order, READ_ONCE()/WRITE_ONCE() and the smp_ barriers, spinlocks, RCU, 64-bit
- * atomic operations on shared memory, kvzalloc()/kvfree(), per-CPU statistics, string functions.
+ * atomic operations on shared memory, a clock, kvzalloc()/kvfree(), per-CPU statistics, string functions.
  */
 #ifndef HCA_PORT_H
 #define HCA_PORT_H
@@ -33,11 +33,15 @@
 #include <linux/mm.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
+#include <linux/timekeeping.h>
 #include <linux/types.h>
 
 /* Atomic read-modify-writes on memory that user space shares; all are full barriers. */
 #define hca_fetch_add64(ptr, val)	((u64)atomic64_fetch_add((val), (atomic64_t *)(ptr)))
 #define hca_cmpxchg64(ptr, old, new)	cmpxchg64((ptr), (old), (new))
+
+/* Nanoseconds, never going back. */
+#define hca_clock_ns()			ktime_get_ns()
 
 /* A statistic is only ever added to; readers sum over the CPUs. */
 #define hca_stats_add(stats, index, n)	this_cpu_add((stats)->v[(index)], (n))

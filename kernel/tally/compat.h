@@ -52,6 +52,11 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 {
 	vma->vm_flags |= flags;
 }
+
+static inline void vm_flags_clear(struct vm_area_struct *vma, unsigned long flags)
+{
+	vma->vm_flags &= ~flags;
+}
 #endif
 
 /* Until 6.4 there were no locks on single VMAs: mmap_lock alone keeps faults out. */

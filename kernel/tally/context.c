@@ -32,6 +32,7 @@ static void fill_response(const struct tally_ucontext *ctx, struct mlx5_ib_alloc
 		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_MKEY_UPDATE_TAG,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
+		.clock_info_versions = BIT(MLX5_IB_CLOCK_INFO_V1),
 		.log_uar_size = PAGE_SHIFT,
 		.num_uars_per_page = 1,
 	};
@@ -83,6 +84,7 @@ int tally_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
 	if (ret)
 		return ret;
 
+	tally_clock_update(to_tdev(ib->device));
 	fill_response(ctx, &resp);
 	resp.response_length = min(udata->outlen, sizeof(resp));
 	ret = tally_udata_put(&resp, sizeof(resp), udata);
@@ -149,6 +151,8 @@ int tally_mmap(struct ib_ucontext *ib, struct vm_area_struct *vma)
 	case MLX5_IB_MMAP_WC_PAGE:
 	case MLX5_IB_MMAP_NC_PAGE:
 		return tally_uar_mmap(to_tctx(ib), vma, index);
+	case MLX5_IB_MMAP_CLOCK_INFO:
+		return tally_clock_mmap(to_tctx(ib), vma, index);
 	case MLX5_IB_MMAP_DEVICE_MEM:
 		return tally_dm_mmap(to_tctx(ib), vma, high << MMAP_CMD_SHIFT | index);
 	default:

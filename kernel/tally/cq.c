@@ -18,7 +18,7 @@ static bool valid_cqe_size(u32 size)
 
 static int check_request(const struct ib_cq_init_attr *attr, const struct mlx5_ib_create_cq *req)
 {
-	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)
+	if (attr->flags & ~(IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN | IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION))
 		return -EOPNOTSUPP;
 	if (req->cqe_comp_en)
 		return -EOPNOTSUPP;
@@ -71,6 +71,7 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
 		goto err_dbrec;
 	hca_cq_init(&cq->hca, &dev->hca, cq->ring.addr, entries, req.cqe_size, cq->dbrec.addr);
 	cq->hca.ignore_overrun = attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+	cq->hca.timestamps = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	ib->cqe = entries - 1;
 
 	resp.cqn = cq->cqn;

@@ -51,6 +51,8 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_pkeys = 1,
 		.local_ca_ack_delay = 16,
 		.max_dm_size = TALLY_MAX_DM_SIZE,
+		.timestamp_mask = TALLY_TIMESTAMP_MASK,
+		.hca_core_clock = TALLY_CLOCK_KHZ,
 	};
 
 	if (udata->outlen) {
@@ -251,6 +253,9 @@ struct tally_dev *tally_dev_alloc(struct net_device *ndev, const char *name)
 	ret = init_tables(dev);
 	if (ret)
 		goto err;
+	ret = tally_clock_init(dev);
+	if (ret)
+		goto err;
 	dev->engine = tally_engine_create(dev, name);
 	if (IS_ERR(dev->engine)) {
 		ret = PTR_ERR(dev->engine);
@@ -277,6 +282,7 @@ void tally_dev_free_parts(struct tally_dev *dev)
 	if (dev->engine)
 		tally_engine_destroy(dev->engine);
 	hca_table_destroy(&dev->pds);
+	tally_clock_free(dev);
 	hca_table_destroy(&dev->srqs);
 	hca_table_destroy(&dev->cqs);
 	hca_table_destroy(&dev->hca.qps);

@@ -62,6 +62,7 @@ SAME_SIZE(struct hca_cqe, struct mlx5_cqe64);
 SAME_FIELD(struct hca_cqe, flags_rqpn, struct mlx5_cqe64, flags_rqpn);
 SAME_FIELD(struct hca_cqe, srqn_uidx, struct mlx5_cqe64, srqn);
 SAME_FIELD(struct hca_cqe, imm_inval_pkey, struct mlx5_cqe64, immediate);
+static_assert(offsetof(struct hca_cqe, timestamp) == offsetof(struct mlx5_cqe64, timestamp_h));
 SAME_FIELD(struct hca_cqe, byte_cnt, struct mlx5_cqe64, byte_cnt);
 SAME_FIELD(struct hca_cqe, sop_drop_qpn, struct mlx5_cqe64, sop_drop_qpn);
 SAME_FIELD(struct hca_cqe, wqe_counter, struct mlx5_cqe64, wqe_counter);

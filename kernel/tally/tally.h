@@ -55,6 +55,10 @@ enum {
 #define TALLY_MAX_DM_SIZE (256ul << 10)
 #define TALLY_DM_BYTES	  (16l << 20)
 
+/* Timestamps are nanoseconds of the kernel's monotonic clock. */
+#define TALLY_CLOCK_KHZ	     (NSEC_PER_SEC / 1000)
+#define TALLY_TIMESTAMP_MASK GENMASK_ULL(62, 0)
+
 /* Driver statistics, beside those of struct hca_stats. */
 enum tally_stat {
 	TALLY_STAT_DB_TRAPPED,	  /* doorbells that faulted */
@@ -87,6 +91,8 @@ struct tally_stats {
  * @key_variant: lower 8 bits of the next memory key
  * @num_cntrs: completion counters that exist
  * @dm_used: bytes of TALLY_DM_BYTES that are allocated
+ * @clock: struct mlx5_ib_clock_info, which user space reads; written under @clock_lock
+ * @clock_lock: for @clock
  * @cntr_wait: waits of threads for completion counters, see counters.c
  * @cntr_wait_lock: for @cntr_wait
  * @registered: link in the list of main.c, under its mutex
@@ -114,6 +120,8 @@ struct tally_dev {
 	atomic_t key_variant;
 	atomic_t num_cntrs;
 	atomic_long_t dm_used;
+	struct page *clock;
+	struct mutex clock_lock;
 	struct list_head cntr_wait;
 	spinlock_t cntr_wait_lock;
 
@@ -435,6 +443,12 @@ int tally_query_ucontext(struct ib_ucontext *ib, struct uverbs_attr_bundle *attr
 void tally_disassociate_ucontext(struct ib_ucontext *ib);
 int tally_mmap(struct ib_ucontext *ib, struct vm_area_struct *vma);
 extern const struct uapi_definition tally_context_defs[];
+
+/* clock.c: the clock of timestamps */
+int tally_clock_init(struct tally_dev *dev);
+void tally_clock_free(struct tally_dev *dev);
+void tally_clock_update(struct tally_dev *dev);
+int tally_clock_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 index);
 
 /* uar_object.c */
 extern const struct uapi_definition tally_uar_defs[];

@@ -269,6 +269,26 @@ TEST(CqEvent, ASolicitedArmFiresAtOnceOnlyIfASolicitedCompletionWaits)
 	EXPECT_EQ(events_of(p, p.cb), 0u);
 }
 
+TEST(Cq, CompletionsSayWhenTheyHappenedIfAsked)
+{
+	Pair p;
+	nops(p, 1);
+	EXPECT_EQ(one(p.ca).timestamp, 0u);
+
+	p.ca.hca()->timestamps = true;
+	u64 last = hca_clock_ns();
+	for (int i = 0; i < 20; i++) {
+		nops(p, 1);
+		u64 at = one(p.ca).timestamp;
+		EXPECT_LE(last, at);
+		last = at;
+	}
+	EXPECT_LE(last, hca_clock_ns());
+	/* a failed one has its syndrome in the same place */
+	p.post(Wqe::nop().opcode(0x3f));
+	expect_failed(one(p.ca), HCA_CQE_REQ_ERR, HCA_SYND_LOCAL_QP_OP, 21);
+}
+
 TEST(CqEvent, ASolicitedArmCanBeWidened)
 {
 	Pair p;

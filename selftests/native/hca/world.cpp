@@ -157,6 +157,8 @@ std::optional<Wc> Cq::peek()
 	if (!wc.ok()) {
 		wc.syndrome = e.syndrome;
 		wc.vendor_err = e.vendor_err_synd;
+	} else {
+		wc.timestamp = be64_to_cpu(e.timestamp);
 	}
 	return wc;
 }

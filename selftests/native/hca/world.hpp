@@ -140,6 +140,7 @@ struct Wc {
 	u32 byte_cnt = 0;
 	u32 imm = 0;
 	u16 index = 0; // of the WQE
+	u64 timestamp = 0;
 
 	bool ok() const { return opcode != HCA_CQE_REQ_ERR && opcode != HCA_CQE_RESP_ERR; }
 	bool is_send() const { return opcode == HCA_CQE_REQ || opcode == HCA_CQE_REQ_ERR; }

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "little-endian machines only"
@@ -176,6 +177,14 @@ static inline unsigned long rounddown_pow_of_two(unsigned long n)
 #ifndef __cplusplus
 #define barrier()		__asm__ __volatile__("" ::: "memory")
 #endif
+
+static inline u64 hca_clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (u64)t.tv_sec * 1000000000ull + (u64)t.tv_nsec;
+}
 
 #define hca_fetch_add64(ptr, val) ((u64)__atomic_fetch_add((u64 *)(ptr), (u64)(val), __ATOMIC_SEQ_CST))
 #define hca_cmpxchg64(ptr, expected, desired)						\
