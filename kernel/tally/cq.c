@@ -60,7 +60,8 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
 
 	cq->ctx = ctx;
 	mutex_init(&cq->resize_lock);
-	ret = tally_ring_map(&cq->ring, ib->device, req.buf_addr, (size_t)entries * req.cqe_size);
+	ret = tally_ring_map(&cq->ring, ib->device, req.buf_addr, (size_t)entries * req.cqe_size,
+			     IB_ACCESS_LOCAL_WRITE);
 	if (ret)
 		return ret;
 	ret = tally_dbrec_map(&cq->dbrec, ctx, req.db_addr, 2 * sizeof(__be32));
@@ -120,7 +121,8 @@ int tally_resize_cq(struct ib_cq *ib, int entries, struct ib_udata *udata)
 	mutex_lock(&cq->resize_lock);
 	if (num == ib->cqe + 1)
 		goto out;
-	ret = tally_ring_map(&ring, ib->device, req.buf_addr, (size_t)num * req.cqe_size);
+	ret = tally_ring_map(&ring, ib->device, req.buf_addr, (size_t)num * req.cqe_size,
+			     IB_ACCESS_LOCAL_WRITE);
 	if (ret)
 		goto out;
 	ret = hca_cq_resize(&cq->hca, ring.addr, num, req.cqe_size);

@@ -80,6 +80,7 @@ int tally_dbrec_map(struct tally_dbrec *db, struct tally_ucontext *ctx, u64 addr
 	} else {
 		page->refs++;
 		db->page = page;
+		db->in = NULL;
 		db->addr = page_address(sg_page(page->umem->sgt_append.sgt.sgl)) + offset_in_page(addr);
 	}
 	mutex_unlock(&ctx->db_lock);
@@ -87,7 +88,7 @@ int tally_dbrec_map(struct tally_dbrec *db, struct tally_ucontext *ctx, u64 addr
 }
 
 /**
- * tally_dbrec_unmap - undo tally_dbrec_map()
+ * tally_dbrec_unmap - undo tally_dbrec_map() or tally_dbrec_of_umem()
  * @db: mapped, and nobody uses it any more; or zeroed
  * @ctx: the same context
  */
@@ -95,14 +96,15 @@ void tally_dbrec_unmap(struct tally_dbrec *db, struct tally_ucontext *ctx)
 {
 	struct tally_db_page *page = db->page;
 
-	if (!page)
-		return;
-	mutex_lock(&ctx->db_lock);
-	if (!--page->refs) {
-		hash_del(&page->node);
-		ib_umem_release(page->umem);
-		kfree(page);
+	if (page) {
+		mutex_lock(&ctx->db_lock);
+		if (!--page->refs) {
+			hash_del(&page->node);
+			ib_umem_release(page->umem);
+			kfree(page);
+		}
+		mutex_unlock(&ctx->db_lock);
 	}
-	mutex_unlock(&ctx->db_lock);
+	tally_umem_put(db->in);
 	*db = (struct tally_dbrec){};
 }

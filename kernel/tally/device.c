@@ -209,6 +209,8 @@ static int init_tables(struct tally_dev *dev)
 		ret = hca_table_init(&dev->srqs, first, TALLY_MAX_SRQ);
 	if (!ret)
 		ret = hca_table_init(&dev->pds, 1, TALLY_MAX_PD);
+	if (!ret)
+		ret = hca_table_init(&dev->umems, 1, TALLY_MAX_UMEM);
 	return ret;
 }
 
@@ -281,6 +283,7 @@ void tally_dev_free_parts(struct tally_dev *dev)
 	ib_comp_cntr_unregister_ops(&dev->ib);
 	if (dev->engine)
 		tally_engine_destroy(dev->engine);
+	hca_table_destroy(&dev->umems);
 	hca_table_destroy(&dev->pds);
 	tally_clock_free(dev);
 	hca_table_destroy(&dev->srqs);

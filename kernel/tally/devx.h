@@ -15,6 +15,9 @@
 
 struct tally_ucontext;
 
+/* Event queues: one for each completion vector. */
+#define TALLY_FIRST_EQN 1
+
 /**
  * struct tally_devx_cmd - a command under way
  * @ctx: who gives it

@@ -74,6 +74,26 @@ int tally_bfreg_bind(struct tally_qp *qp, u32 *index);
 int tally_bfreg_bind_page(struct tally_qp *qp, u32 index);
 
 /**
+ * tally_bfreg_page - the page of a register that came with the context
+ * @ctx: the context
+ * @index: the register, as user space numbers them
+ * @page: the page
+ *
+ * Return: 0, or -EINVAL if there is no such register.
+ */
+int tally_bfreg_page(struct tally_ucontext *ctx, u32 index, u32 *page);
+
+/**
+ * tally_uar_hold - something else than a QP is bound to a page
+ * @ctx: the context
+ * @index: the page
+ *
+ * Return: 0, and the page stays until tally_uar_drop(); -EINVAL if the context has no such page.
+ */
+int tally_uar_hold(struct tally_ucontext *ctx, u32 index);
+void tally_uar_drop(struct tally_ucontext *ctx, u32 index);
+
+/**
  * tally_uar_get_page - a page of a context with dynamic UARs
  * @ctx: the context
  * @arming: it will arm CQs: page 0, if that is free
@@ -83,7 +103,7 @@ int tally_bfreg_bind_page(struct tally_qp *qp, u32 index);
  */
 int tally_uar_get_page(struct tally_ucontext *ctx, bool arming, u32 *index);
 
-/* Give it back.  Return: 0, or -EBUSY while QPs are bound to it. */
+/* Give it back.  Return: 0, or -EBUSY while something is bound to it. */
 int tally_uar_put_page(struct tally_ucontext *ctx, u32 index);
 
 /**

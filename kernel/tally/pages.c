@@ -25,49 +25,60 @@ static void *map_pages(struct ib_umem *umem)
 }
 
 /**
+ * tally_map_pinned - kernel address of pinned memory
+ * @umem: the memory
+ * @vmap: set to what is to be vunmap()ped in the end: NULL if the pages lie side by side anyway
+ *
+ * Return: where its first byte is, or NULL.
+ */
+void *tally_map_pinned(struct ib_umem *umem, void **vmap)
+{
+	*vmap = NULL;
+	if (umem->sgt_append.sgt.orig_nents == 1)
+		return page_address(sg_page(umem->sgt_append.sgt.sgl)) + ib_umem_offset(umem);
+	*vmap = map_pages(umem);
+	return *vmap ? *vmap + ib_umem_offset(umem) : NULL;
+}
+
+/**
  * tally_ring_map - pin a queue and give it a kernel address
  * @ring: set
  * @device: on whose behalf
  * @addr: in the caller's address space
  * @size: bytes, not 0
+ * @access: IB_ACCESS_LOCAL_WRITE if the device writes to it
  *
  * Return: 0 or a negative errno.
  */
-int tally_ring_map(struct tally_ring *ring, struct ib_device *device, u64 addr, size_t size)
+int tally_ring_map(struct tally_ring *ring, struct ib_device *device, u64 addr, size_t size, int access)
 {
 	struct ib_umem *umem;
-	void *first;
 
-	umem = ib_umem_get(device, addr, size, IB_ACCESS_LOCAL_WRITE);
+	umem = ib_umem_get(device, addr, size, access);
 	if (IS_ERR(umem))
 		return PTR_ERR(umem);
 
-	ring->vmap = NULL;
-	if (umem->sgt_append.sgt.orig_nents == 1) {
-		first = page_address(sg_page(umem->sgt_append.sgt.sgl));
-	} else {
-		ring->vmap = map_pages(umem);
-		if (!ring->vmap) {
-			ib_umem_release(umem);
-			return -ENOMEM;
-		}
-		first = ring->vmap;
+	ring->addr = tally_map_pinned(umem, &ring->vmap);
+	if (!ring->addr) {
+		ib_umem_release(umem);
+		return -ENOMEM;
 	}
 	ring->umem = umem;
-	ring->addr = first + ib_umem_offset(umem);
+	ring->in = NULL;
 	return 0;
 }
 
 /**
- * tally_ring_unmap - undo tally_ring_map()
+ * tally_ring_unmap - undo tally_ring_map() or tally_ring_of_umem()
  * @ring: mapped, and nobody uses it any more; or zeroed
  */
 void tally_ring_unmap(struct tally_ring *ring)
 {
-	if (!ring->umem)
-		return;
-	vunmap(ring->vmap);
-	ib_umem_release(ring->umem);
+	if (ring->umem) {
+		vunmap(ring->vmap);
+		ib_umem_release(ring->umem);
+	}
+	tally_umem_put(ring->in);
 	*ring = (struct tally_ring){};
 }
 

@@ -80,7 +80,7 @@ static int map_memory(struct tally_qp *qp, const struct mlx5_ib_create_qp *req, 
 
 	if (!shape->bytes)
 		return 0;
-	ret = tally_ring_map(&qp->ring, qp->ib.device, req->buf_addr, shape->bytes);
+	ret = tally_ring_map(&qp->ring, qp->ib.device, req->buf_addr, shape->bytes, IB_ACCESS_LOCAL_WRITE);
 	if (ret)
 		return ret;
 	ret = tally_dbrec_map(&qp->dbrec, qp->ctx, req->db_addr, 2 * sizeof(__be32));

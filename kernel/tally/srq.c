@@ -50,7 +50,7 @@ int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib
 		return -EINVAL;
 
 	srq->ctx = ctx;
-	ret = tally_ring_map(&srq->ring, ib->device, req.buf_addr, (size_t)entries << shift);
+	ret = tally_ring_map(&srq->ring, ib->device, req.buf_addr, (size_t)entries << shift, IB_ACCESS_LOCAL_WRITE);
 	if (ret)
 		return ret;
 	ret = tally_dbrec_map(&srq->dbrec, ctx, req.db_addr, sizeof(__be32));

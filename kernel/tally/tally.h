@@ -33,6 +33,7 @@ enum {
 	TALLY_MAX_MR	     = 64 * 1024,
 	TALLY_MAX_MKEY_ENTRIES = 65536,
 	TALLY_MAX_PD	     = 64 * 1024,
+	TALLY_MAX_UMEM	     = 64 * 1024,
 	TALLY_MAX_CNTR	     = 64 * 1024,
 	TALLY_MAX_AH	     = 64 * 1024,
 	TALLY_MAX_CQE	     = 4 * 1024 * 1024 - 1,
@@ -87,6 +88,7 @@ struct tally_stats {
  * @cqs: struct tally_cq by number
  * @srqs: struct tally_srq by number
  * @pds: struct tally_pd by number, as struct tally_res
+ * @umems: memory registered for commands, likewise
  * @res_lock: who uses what by number, see res.c; a leaf but for the tables' own locks
  * @key_variant: lower 8 bits of the next memory key
  * @num_cntrs: completion counters that exist
@@ -116,6 +118,7 @@ struct tally_dev {
 	struct hca_table cqs;
 	struct hca_table srqs;
 	struct hca_table pds;
+	struct hca_table umems;
 	spinlock_t res_lock;
 	atomic_t key_variant;
 	atomic_t num_cntrs;
@@ -185,15 +188,19 @@ struct tally_pd {
 	struct tally_res res;
 };
 
+struct tally_umem;
+
 /**
  * struct tally_ring - user memory that the HCA reads and writes as a queue
- * @umem: pins it
- * @vmap: its kernel mapping, NULL if the pages lie side by side anyway
+ * @umem: pins it, with
+ * @vmap: its kernel mapping, NULL if the pages lie side by side anyway; or
+ * @in: registered memory that it is a range of
  * @addr: kernel address of its first byte
  */
 struct tally_ring {
 	struct ib_umem *umem;
 	void *vmap;
+	struct tally_umem *in;
 	void *addr;
 };
 
@@ -201,11 +208,13 @@ struct tally_db_page;
 
 /**
  * struct tally_dbrec - a doorbell record in user memory
- * @page: the pinned page that holds it
+ * @page: the pinned page that holds it, or
+ * @in: registered memory that it is in
  * @addr: its kernel address
  */
 struct tally_dbrec {
 	struct tally_db_page *page;
+	struct tally_umem *in;
 	__be32 *addr;
 };
 
@@ -469,7 +478,8 @@ int tally_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata);
 extern const struct uapi_definition tally_pd_defs[];
 
 /* pages.c: user memory as the HCA wants to see it */
-int tally_ring_map(struct tally_ring *ring, struct ib_device *device, u64 addr, size_t size);
+void *tally_map_pinned(struct ib_umem *umem, void **vmap);
+int tally_ring_map(struct tally_ring *ring, struct ib_device *device, u64 addr, size_t size, int access);
 void tally_ring_unmap(struct tally_ring *ring);
 int tally_blocks_of_umem(struct tally_blocks *blocks, struct ib_umem *umem, u64 addr);
 void tally_blocks_of_range(struct tally_blocks *blocks, void *addr);
@@ -478,6 +488,13 @@ void tally_blocks_free(struct tally_blocks *blocks);
 /* dbrec.c: doorbell records */
 int tally_dbrec_map(struct tally_dbrec *db, struct tally_ucontext *ctx, u64 addr, u32 size);
 void tally_dbrec_unmap(struct tally_dbrec *db, struct tally_ucontext *ctx);
+
+/* devx_umem.c: user memory that commands name by number */
+int tally_ring_of_umem(struct tally_ring *ring, struct tally_ucontext *ctx, u32 id, u64 offset, size_t size,
+		       bool write);
+int tally_dbrec_of_umem(struct tally_dbrec *db, struct tally_ucontext *ctx, u32 id, u64 offset, u32 size);
+void tally_umem_put(struct tally_umem *umem);
+extern const struct uapi_definition tally_devx_umem_defs[];
 
 /* dmabuf.c */
 int tally_dmabuf_map(struct tally_dmabuf *buf, struct ib_device *device, int fd, u64 offset, u64 length,

@@ -157,6 +157,8 @@ int tally_uar_put_page(struct tally_ucontext *ctx, u32 index)
 	u32 i;
 
 	spin_lock(&uars->lock);
+	if (uar->users)
+		ret = -EBUSY;
 	for (i = 0; i < TALLY_BFREGS_PER_UAR; i++)
 		if (uar->bfregs[i].num_qps)
 			ret = -EBUSY;
@@ -164,6 +166,30 @@ int tally_uar_put_page(struct tally_ucontext *ctx, u32 index)
 		uar->taken = false;
 	spin_unlock(&uars->lock);
 	return ret;
+}
+
+int tally_uar_hold(struct tally_ucontext *ctx, u32 index)
+{
+	struct tally_uars *uars = ctx->uars;
+	bool taken;
+
+	if (index >= uars->num)
+		return -EINVAL;
+	spin_lock(&uars->lock);
+	taken = uars->pages[index].taken;
+	if (taken)
+		uars->pages[index].users++;
+	spin_unlock(&uars->lock);
+	return taken ? 0 : -EINVAL;
+}
+
+void tally_uar_drop(struct tally_ucontext *ctx, u32 index)
+{
+	struct tally_uars *uars = ctx->uars;
+
+	spin_lock(&uars->lock);
+	uars->pages[index].users--;
+	spin_unlock(&uars->lock);
 }
 
 int tally_uar_get_page(struct tally_ucontext *ctx, bool arming, u32 *index)
@@ -496,6 +522,14 @@ int tally_bfreg_bind_page(struct tally_qp *qp, u32 index)
 		bind(qp, b);
 	spin_unlock(&uars->lock);
 	return b ? 0 : -EINVAL;
+}
+
+int tally_bfreg_page(struct tally_ucontext *ctx, u32 index, u32 *page)
+{
+	*page = index / TALLY_BFREG_STRIDE;
+	if (ctx->dyn_uars || *page >= ctx->num_uars || index % TALLY_BFREG_STRIDE >= TALLY_BFREGS_PER_UAR)
+		return -EINVAL;
+	return 0;
 }
 
 void tally_bfreg_unbind(struct tally_qp *qp)

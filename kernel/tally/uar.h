@@ -76,6 +76,7 @@ struct tally_bfreg {
  * @uars: all pages of the context
  * @index: which one
  * @taken: user space has it; under tally_uars.lock
+ * @users: what is bound to it beside QPs; likewise
  * @scratch: what is mapped in polled mode; once there, it stays
  * @pgoff: vm_pgoff of its mappings, like no other mapping's of any device, so that a zap hits only them
  * @mapping: address space of its mappings; set by the first one
@@ -106,6 +107,7 @@ struct tally_uar {
 	struct tally_uars *uars;
 	u32 index;
 	bool taken;
+	u32 users;
 	struct page *scratch;
 	unsigned long pgoff;
 	struct address_space *mapping;

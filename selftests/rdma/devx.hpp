@@ -79,6 +79,27 @@ struct Mailbox {
 	}
 };
 
+// Page-aligned memory that nothing is registered over yet.
+class Buffer {
+      public:
+	explicit Buffer(size_t size) : size_(size)
+	{
+		p_ = static_cast<uint8_t *>(mmap(nullptr, size, PROT_READ | PROT_WRITE,
+						 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+		if (p_ == MAP_FAILED)
+			fail("mmap");
+	}
+	~Buffer() { munmap(p_, size_); }
+	Buffer(const Buffer &) = delete;
+	Buffer &operator=(const Buffer &) = delete;
+	uint8_t *data() const { return p_; }
+	size_t size() const { return size_; }
+
+      private:
+	uint8_t *p_;
+	size_t size_;
+};
+
 struct ObjDeleter {
 	void operator()(mlx5dv_devx_obj *obj) const
 	{
