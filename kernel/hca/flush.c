@@ -5,7 +5,7 @@
 #define FLUSH_POLL_NS	    1000000ull	/* first look for receives posted after the error */
 #define FLUSH_POLL_DOUBLINGS 10u	/* then half as often each time, down to about once a second */
 
-static void flush_sq(struct hca_qp *qp)
+void hca_sq_flush(struct hca_qp *qp)
 {
 	struct hca_sq *sq = &qp->sq;
 	struct hca_completion c = {
@@ -44,14 +44,20 @@ static u32 flush_rq(struct hca_qp *qp)
 	struct hca_rq *rq = &qp->rq;
 	struct hca_completion c = { .opcode = HCA_CQE_RESP_ERR, .syndrome = HCA_SYND_WR_FLUSH };
 	u32 left = rq->mask + 1, flushed = 0;
+	struct hca_srq *srq = NULL;
 
 	rq->offset = 0;
-	if (rq->recv.active) {
-		hca_recv_complete(qp, &c, 0);
+	rcu_read_lock();
+	if (qp->type == HCA_QP_XRC_TGT && rq->recv.active)
+		srq = qp->dev->ops->xrc_srq(qp->dev, rq->recv.srqn, qp->xrcdn);
+	/* A DCI's is not its own: the message just ends, and so does one whose SRQ has gone. */
+	if (rq->recv.active && (rq->buf || qp->srq || srq)) {
+		hca_recv_complete(qp, srq, &rq->recv, &c, 0);
 		flushed++;
 	}
+	rcu_read_unlock();
 	while (left-- && hca_recv_take_flushed(qp, &rq->recv.index)) {
-		hca_recv_complete(qp, &c, 0);
+		hca_recv_complete(qp, NULL, &rq->recv, &c, 0);
 		flushed++;
 	}
 	rq->ci = rq->pi;
@@ -63,7 +69,7 @@ void hca_qp_flush(struct hca_qp *qp)
 {
 	struct hca_rq *rq = &qp->rq;
 
-	flush_sq(qp);
+	hca_sq_flush(qp);
 	spin_lock(&rq->lock);
 	if (flush_rq(qp))
 		rq->polls = 0;

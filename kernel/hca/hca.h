@@ -24,6 +24,7 @@
 #include "table.h"
 
 struct hca_qp;
+struct hca_av;
 struct hca_cq;
 struct hca_srq;
 struct hca_counter;
@@ -37,6 +38,7 @@ struct hca_dev;
 /* What the largest receive WQE can name (512 bytes). */
 #define HCA_MAX_RECV_SGE	32u
 #define HCA_MAX_MSG		(1u << 30)
+#define HCA_MAX_FAILED_STREAMS	64u
 /* How often a requester without a time-out looks whether its peer is there. */
 #define HCA_NO_TIMEOUT_POLL_NS	10000000ull
 
@@ -88,6 +90,12 @@ enum hca_event {
  * @kick: hca_qp_run() should be called on the QP soon, from the engine
  * @timer: hca_qp_timer() should be called on the QP after @ns, from the engine; a later call replaces it
  * @route: who answers at the QP's remote address; under RCU.  NULL: nobody, or the way there is down.
+ * @route_av: who answers at the address of a datagram or a DC request of the QP; likewise
+ * @multicast: call @deliver on every QP that has joined the group that @av names and can be reached; under RCU.
+ *	False: @av is not of a group.
+ * @fill_grh: what a datagram's receiver finds in front of it; false: the QP's device has no address at the index
+ *	that @av names
+ * @xrc_srq: an SRQ by its number, if it is one of the XRC domain; under RCU, for as long
  * @counter_event: a counter crossed what it was armed for
  */
 struct hca_ops {
@@ -98,6 +106,11 @@ struct hca_ops {
 	void (*kick)(struct hca_qp *qp);
 	void (*timer)(struct hca_qp *qp, u64 ns);
 	struct hca_dev *(*route)(struct hca_qp *qp);
+	struct hca_dev *(*route_av)(struct hca_qp *qp, const struct hca_av *av);
+	bool (*multicast)(struct hca_qp *qp, const struct hca_av *av,
+			  void (*deliver)(struct hca_qp *to, void *arg), void *arg);
+	bool (*fill_grh)(struct hca_qp *qp, const struct hca_av *av, u32 bytes, u8 *grh);
+	struct hca_srq *(*xrc_srq)(struct hca_dev *dev, u32 srqn, u32 xrcdn);
 	void (*counter_event)(struct hca_counter *counter);
 };
 
@@ -527,6 +540,7 @@ void hca_cq_arm(struct hca_cq *cq);
  * struct hca_recv - a receive in progress
  * @active: a message is arriving in it
  * @index: its WQE index
+ * @srqn: of an XRC target: the SRQ it is of
  * @num_sge: pieces
  * @capacity: sum of their lengths
  * @sges: scatter list
@@ -534,6 +548,7 @@ void hca_cq_arm(struct hca_cq *cq);
 struct hca_recv {
 	bool active;
 	u16 index;
+	u32 srqn;
 	u32 num_sge;
 	u64 capacity;
 	struct hca_sge sges[HCA_MAX_RECV_SGE];
@@ -551,6 +566,9 @@ struct hca_recv {
  * @head: index of the next WQE to take
  * @taken: how many were ever taken (16 bits)
  * @limit: raise ops.srq_limit() when fewer are left; 0: disarmed
+ * @cq: of an XRC SRQ: for what arrives in it; constant, like the next two
+ * @xrcdn: likewise: its domain
+ * @user_index: likewise: what CQEs carry besides the QP's number
  */
 struct hca_srq {
 	spinlock_t lock;
@@ -563,6 +581,9 @@ struct hca_srq {
 	u16 head;
 	u16 taken;
 	u32 limit;
+	struct hca_cq *cq;
+	u32 xrcdn;
+	u32 user_index;
 };
 
 /**
@@ -623,6 +644,26 @@ struct hca_rq {
 /* ---- send queues ---- */
 
 /**
+ * struct hca_av - where a datagram or a DC request goes
+ * @key: Q_Key or DC access key
+ * @qpn: QP or DCT
+ * @gid: device
+ * @mac: of its network interface
+ * @tclass: for the GRH
+ * @hop_limit: likewise
+ * @flow: likewise: index of the own GID 27:20, flow label 19:0
+ */
+struct hca_av {
+	u64 key;
+	u32 qpn;
+	u8 gid[16];
+	u8 mac[6];
+	u8 tclass;
+	u8 hop_limit;
+	u32 flow;
+};
+
+/**
  * struct hca_wqe - a send WQE after decoding; owns nothing that user space can change
  * @op: enum hca_wqe_opcode
  * @class: enum hca_class it counts in
@@ -637,6 +678,9 @@ struct hca_rq {
  * @rkey: remote key
  * @swap_add: atomic operand
  * @compare: atomic operand
+ * @stream: of a DCI
+ * @srqn: of an XRC request
+ * @av: of a datagram or a DC request
  * @num_sge: pieces
  * @length: bytes of payload
  * @sges: local list
@@ -656,6 +700,9 @@ struct hca_wqe {
 	u32 rkey;
 	u64 swap_add;
 	u64 compare;
+	u16 stream;
+	u32 srqn;
+	struct hca_av av;
 	u32 num_sge;
 	u64 length;
 	struct hca_sge sges[HCA_MAX_SEND_SGE];
@@ -677,6 +724,13 @@ struct hca_wqe {
  * @retry_left: transport retries left for it
  * @expired: the request in progress has been transmitted without an answer
  * @drained: HCA_EVENT_SQ_DRAINED was raised since the last entry into SQD
+ * @av_dev: who has @av_gid and @av_mac, valid while @av_gen is the current fabric generation
+ * @av_gen: see above; 0: nothing is known
+ * @av_gid: address of the last datagram or DC request
+ * @av_mac: likewise
+ * @streams: of a DCI: errors of a stream end only that stream, as long as fewer than this have failed; 0: the QP
+ * @num_failed: streams that have failed
+ * @failed: they
  */
 struct hca_sq {
 	spinlock_t lock;
@@ -693,12 +747,32 @@ struct hca_sq {
 	u8 retry_left;
 	bool expired;
 	bool drained;
+	struct hca_dev *av_dev;
+	u32 av_gen;
+	u8 av_gid[16];
+	u8 av_mac[6];
+	u16 streams;
+	u16 num_failed;
+	u16 failed[HCA_MAX_FAILED_STREAMS];
 	struct hca_wqe wqe;
 };
 
 /* ---- queue pairs ---- */
 
-enum hca_qp_type { HCA_QP_RC };
+/*
+ * A DCT is a QP without queues of its own: any DCI may send to it, and errors do not end it.  Of a DCI, which has no
+ * receive queue, hca_rq.recv is the receive that its message is arriving in at a DCT; it belongs to the send queue.
+ */
+enum hca_qp_type {
+	HCA_QP_RC,
+	HCA_QP_UC,
+	HCA_QP_UD,
+	HCA_QP_XRC_INI,
+	HCA_QP_XRC_TGT,
+	HCA_QP_DCI,
+	HCA_QP_DCT,
+	HCA_QP_TYPES
+};
 
 enum hca_qp_state {
 	HCA_QPS_RESET,
@@ -731,6 +805,8 @@ enum hca_qp_state {
  * @retry_cnt: transport retries; owner, both locks
  * @timeout: code of the local ACK timeout, 0 for ever; owner, both locks
  * @max_dest_rd_atomic: 0 refuses incoming reads and atomics; owner, both locks
+ * @key: Q_Key of a UD QP (owner, both locks), access key of a DCT
+ * @xrcdn: domain of an XRC target
  * @all_signaled: every send WQE makes a CQE
  * @mmo: copies within the host are allowed; set in INIT under both locks, until RESET
  * @route_lock: serializes changes of @peer_dev and @peer_gen
@@ -760,6 +836,8 @@ struct hca_qp {
 	u8 retry_cnt;
 	u8 timeout;
 	u8 max_dest_rd_atomic;
+	u64 key;
+	u32 xrcdn;
 	spinlock_t route_lock;
 	struct hca_dev *peer_dev;
 	u32 peer_gen;
@@ -773,7 +851,10 @@ struct hca_qp {
  * @rq_buf: @rq_entries << @rq_wqe_shift bytes of shared memory, or NULL with @rq_entries 0
  * @rq_entries: power of two, at most 32768
  * @rq_wqe_shift: 4 to 9
- * @dbrec: two words of shared memory, 4-byte aligned
+ * @dbrec: two words of shared memory, 4-byte aligned; NULL without queues
+ * @key: access key of a DCT
+ * @xrcdn: domain of an XRC target
+ * @streams: of a DCI: streams that may fail before it does, at most HCA_MAX_FAILED_STREAMS; 0: it has no streams
  */
 struct hca_qp_config {
 	u32 qpn;
@@ -790,6 +871,9 @@ struct hca_qp_config {
 	u32 rq_entries;
 	u8 rq_wqe_shift;
 	__be32 *dbrec;
+	u64 key;
+	u32 xrcdn;
+	u16 streams;
 };
 
 /**
@@ -821,6 +905,7 @@ struct hca_qp_attr {
 	u8 max_dest_rd_atomic;
 	u32 sq_psn;
 	u32 rq_psn;
+	u32 qkey;
 };
 
 enum hca_qp_attr_mask {
@@ -835,6 +920,7 @@ enum hca_qp_attr_mask {
 	HCA_ATTR_MAX_DEST_RD_ATOMIC = 1 << 8,
 	HCA_ATTR_SQ_PSN		    = 1 << 9,
 	HCA_ATTR_RQ_PSN		    = 1 << 10,
+	HCA_ATTR_QKEY		    = 1 << 12,
 	HCA_ATTR_ROUTE		    = 1 << 11,	/* the remote address changed: forget who answered */
 };
 
@@ -861,6 +947,15 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr);
  * Return: 0 or, if the QP is not in INIT, -EINVAL.
  */
 int hca_qp_enable_mmo(struct hca_qp *qp);
+
+/**
+ * hca_qp_reset_stream - let a failed stream of a DCI go on
+ * @qp: the QP
+ * @stream: its number
+ *
+ * Return: 0; -EINVAL if the QP is not in RTS, or the stream has not failed.
+ */
+int hca_qp_reset_stream(struct hca_qp *qp, u16 stream);
 
 /**
  * hca_qp_attach - count some classes of work in a counter
@@ -931,6 +1026,11 @@ enum hca_ack {
  * struct hca_request - one slice of a message, as it reaches a responder
  * @src_dev: where it comes from
  * @src_qpn: the requester
+ * @transport: its enum hca_qp_type
+ * @key: Q_Key or DC access key
+ * @srqn: of an XRC request
+ * @grh: of a datagram: what is to precede the payload; HCA_GRH_BYTES
+ * @recv: of a DC request: the receive that the message arrives in, which the requester keeps for the DCT
  * @op: enum hca_wqe_opcode
  * @first: starts a message
  * @last: ends it
@@ -954,6 +1054,11 @@ enum hca_ack {
 struct hca_request {
 	const struct hca_dev *src_dev;
 	u32 src_qpn;
+	u8 transport;
+	u64 key;
+	u32 srqn;
+	const u8 *grh;
+	struct hca_recv *recv;
 	u8 op;
 	bool first;
 	bool last;
@@ -979,13 +1084,15 @@ enum hca_ack hca_respond(struct hca_qp *qp, struct hca_request *req);
 /* wqe.c: copy the WQE at @sq->ci out of the ring and decode it; under sq.lock. */
 void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe);
 
-/* rq.c, under rq.lock: take the next receive; false: none is there. */
-bool hca_recv_take(struct hca_qp *qp);
+/* rq.c, under rq.lock: take the next receive, of @srq if there is one; false: none is there. */
+bool hca_recv_take(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *recv);
 /* rq.c, under rq.lock: take and forget the next receive, for flushing. */
 bool hca_recv_take_flushed(struct hca_qp *qp, u16 *index);
 
 /* qp.c: enter the error state; under one of the queue locks. */
 void hca_qp_fail(struct hca_qp *qp, int event);
+/* qp.c: a request of the QP has failed: enter what state that leads to; under sq.lock, not rq.lock. */
+void hca_qp_fail_requester(struct hca_qp *qp);
 
 /* counter.c: one operation of @class has finished. */
 void hca_count(struct hca_qp *qp, enum hca_class class, enum hca_cqe_syndrome status, u64 bytes);
@@ -1010,17 +1117,25 @@ bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c);
 
 /* route.c: the device that has the QP's remote address, or NULL; under RCU. */
 struct hca_dev *hca_qp_peer_dev(struct hca_qp *qp);
+/* route.c: the device at the address of the QP's datagram or DC request, or NULL; under sq.lock and RCU. */
+struct hca_dev *hca_av_dev(struct hca_qp *qp, const struct hca_av *av);
 /* route.c: who is at the other end, or NULL; under RCU. */
 struct hca_qp *hca_qp_peer(struct hca_qp *qp);
 
 /* flush.c: complete with a flush error what is queued; takes rq.lock, the caller holds sq.lock. */
 void hca_qp_flush(struct hca_qp *qp);
+/* flush.c: the same of the send queue only; under sq.lock. */
+void hca_sq_flush(struct hca_qp *qp);
 
 /* wqe.c: what the WQE at @sq->ci is and counts as, and how many slots it takes; for flushing. */
 u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op, enum hca_class *class);
 
-/* rq.c: end a receive that has been taken: CQE, then counter; under rq.lock.  False: the CQ took no more. */
-bool hca_recv_complete(struct hca_qp *qp, struct hca_completion *c, u64 bytes);
+/*
+ * rq.c: end a receive that has been taken, of @srq if it is one of XRC: CQE, then counter; under rq.lock.  False:
+ * the CQ took no more.
+ */
+bool hca_recv_complete(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *recv, struct hca_completion *c,
+		       u64 bytes);
 
 /* mkey.c: the key, whatever its variant and state, if it belongs to the domain; under RCU. */
 struct hca_mkey *hca_mkey_find(struct hca_dev *dev, u32 key, u32 pdn);

@@ -55,6 +55,30 @@ enum hca_wqe_ctrl_flags {
 	HCA_WQE_FENCE_MASK  = 7 << 5,
 };
 
+/* Of a datagram or a DC request: where it goes.  Behind the control segment. */
+struct hca_wqe_av {
+	__be64 key;		/* DC access key; of a datagram the Q_Key, in the upper half */
+	__be32 dqp;		/* HCA_AV_EXTENDED, QP or DCT number 23:0 */
+	u8 stat_rate_sl;
+	u8 fl_mlid;
+	__be16 rlid;
+	u8 rsvd16[4];
+	u8 rmac[6];
+	u8 tclass;
+	u8 hop_limit;
+	__be32 grh_gid_fl;	/* GRH 30, index of the own GID 27:20, flow label 19:0 */
+	u8 rgid[16];
+};
+
+#define HCA_AV_EXTENDED	0x80000000u	/* all of the segment is there; on Ethernet it must be */
+#define HCA_QKEY_OWN	0x80000000u	/* the QP's Q_Key instead of the request's */
+
+/* Of an XRC request, behind the control segment. */
+struct hca_wqe_xrc {
+	__be32 srqn;
+	u8 rsvd4[12];
+};
+
 struct hca_wqe_raddr {
 	__be64 raddr;
 	__be32 rkey;
@@ -226,5 +250,8 @@ struct hca_cqe {
 };
 
 #define HCA_CQE_SIZE 64u
+/* In flags_rqpn: the receive begins with a GRH. */
+#define HCA_CQE_GRH (1u << 28)
+#define HCA_GRH_BYTES 40u
 
 #endif /* HCA_PRM_H */

@@ -15,12 +15,15 @@ void hca_qp_init(struct hca_qp *qp, struct hca_dev *dev, const struct hca_qp_con
 	qp->recv_cq = cfg->recv_cq;
 	qp->srq = cfg->srq;
 	qp->mtu = 256;
+	qp->key = cfg->key;
+	qp->xrcdn = cfg->xrcdn;
 	spin_lock_init(&qp->route_lock);
 
 	spin_lock_init(&qp->sq.lock);
 	qp->sq.buf = cfg->sq_buf;
 	qp->sq.mask = cfg->sq_slots ? cfg->sq_slots - 1 : 0;
 	qp->sq.dbrec = cfg->dbrec;
+	qp->sq.streams = cfg->streams;
 
 	spin_lock_init(&qp->rq.lock);
 	qp->rq.buf = cfg->rq_buf;
@@ -52,6 +55,21 @@ void hca_qp_fail(struct hca_qp *qp, int event)
 	qp->dev->ops->kick(qp);
 }
 
+void hca_qp_fail_requester(struct hca_qp *qp)
+{
+	if (qp->type != HCA_QP_UC && qp->type != HCA_QP_UD) {
+		hca_qp_fail(qp, -1);
+		return;
+	}
+	/* It can still receive, unless it has failed as responder meanwhile. */
+	spin_lock(&qp->rq.lock);
+	if (qp->state == HCA_QPS_RTS || qp->state == HCA_QPS_SQD) {
+		WRITE_ONCE(qp->state, HCA_QPS_SQE);
+		qp->dev->ops->kick(qp);
+	}
+	spin_unlock(&qp->rq.lock);
+}
+
 static void forget_work(struct hca_qp *qp)
 {
 	struct hca_sq *sq = &qp->sq;
@@ -62,6 +80,8 @@ static void forget_work(struct hca_qp *qp)
 	sq->offset = 0;
 	sq->active = false;
 	sq->waiting = false;
+	sq->num_failed = 0;
+	sq->av_gen = 0;
 	rq->ci = 0;
 	rq->pi = 0;
 	rq->offset = 0;
@@ -108,6 +128,8 @@ static void set_attrs(struct hca_qp *qp, const struct hca_qp_attr *attr)
 		qp->timeout = attr->timeout;
 	if (attr->mask & HCA_ATTR_MAX_DEST_RD_ATOMIC)
 		qp->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (attr->mask & HCA_ATTR_QKEY)
+		qp->key = attr->qkey;
 	if (attr->mask & HCA_ATTR_SQ_PSN)
 		qp->sq.psn = attr->sq_psn & 0xffffff;
 	if (attr->mask & HCA_ATTR_RQ_PSN)
@@ -160,6 +182,24 @@ int hca_qp_enable_mmo(struct hca_qp *qp)
 	}
 	spin_unlock(&qp->rq.lock);
 	spin_unlock(&qp->sq.lock);
+	return ret;
+}
+
+int hca_qp_reset_stream(struct hca_qp *qp, u16 stream)
+{
+	struct hca_sq *sq = &qp->sq;
+	int ret = -EINVAL;
+	u16 i;
+
+	spin_lock(&sq->lock);
+	for (i = 0; i < sq->num_failed; i++) {
+		if (sq->failed[i] != stream || READ_ONCE(qp->state) != HCA_QPS_RTS)
+			continue;
+		sq->failed[i] = sq->failed[--sq->num_failed];
+		ret = 0;
+		break;
+	}
+	spin_unlock(&sq->lock);
 	return ret;
 }
 

@@ -18,6 +18,36 @@ static const u32 rnr_delay[32] = {
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
+static bool has_failed(const struct hca_sq *sq, u16 stream)
+{
+	u16 i;
+
+	for (i = 0; i < sq->num_failed; i++)
+		if (sq->failed[i] == stream)
+			return true;
+	return false;
+}
+
+/* The WQE in progress has failed: then the QP has, or, while few of them have, its stream. */
+static void fail(struct hca_qp *qp, enum hca_cqe_syndrome synd)
+{
+	struct hca_sq *sq = &qp->sq;
+
+	/* A DCI's receive was at the DCT's. */
+	if (qp->type == HCA_QP_DCI)
+		qp->rq.recv.active = false;
+	if (!sq->streams) {
+		hca_qp_fail_requester(qp);
+		return;
+	}
+	if (synd == HCA_SYND_WR_FLUSH)
+		return;
+	if (sq->num_failed + 1 < sq->streams)
+		sq->failed[sq->num_failed++] = sq->wqe.stream;
+	else
+		hca_qp_fail_requester(qp);
+}
+
 static enum step finish(struct hca_qp *qp, enum hca_cqe_syndrome synd, u8 vendor_err)
 {
 	struct hca_sq *sq = &qp->sq;
@@ -43,7 +73,7 @@ static enum step finish(struct hca_qp *qp, enum hca_cqe_syndrome synd, u8 vendor
 	hca_count(qp, wqe->class, synd, wqe->length);
 	hca_stats_add(qp->dev->stats, HCA_STAT_WQES, 1);
 	if (unlikely(synd != HCA_SYND_OK))
-		hca_qp_fail(qp, -1);
+		fail(qp, synd);
 	else if (unlikely(!ok))
 		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
 	return STEP_DONE;
@@ -103,6 +133,12 @@ static enum step no_response(struct hca_qp *qp)
 	return wait_for(qp, 4096ull << qp->timeout);
 }
 
+/* Whether the responder answers. */
+static bool is_reliable(const struct hca_qp *qp)
+{
+	return qp->type != HCA_QP_UC && qp->type != HCA_QP_UD;
+}
+
 /* Packets of a message: at least one. */
 static u32 packets(const struct hca_qp *qp, u64 length)
 {
@@ -121,11 +157,79 @@ static struct hca_claim local_claim(struct hca_qp *qp, u32 access)
 	};
 }
 
+/* Who serves the request.  NULL: nobody is there, or, as @refused says, a device that has no such DCT. */
+static struct hca_qp *find_responder(struct hca_qp *qp, bool *refused)
+{
+	const struct hca_av *av = &qp->sq.wqe.av;
+	struct hca_dev *dev;
+	struct hca_qp *peer;
+
+	*refused = false;
+	if (qp->type != HCA_QP_UD && qp->type != HCA_QP_DCI)
+		return hca_qp_peer(qp);
+	dev = hca_av_dev(qp, av);
+	if (!dev)
+		return NULL;
+	peer = hca_table_lookup(&dev->qps, av->qpn);
+	/* A device knows its DCTs. */
+	*refused = qp->type == HCA_QP_DCI && (!peer || peer->type != HCA_QP_DCT);
+	return *refused ? NULL : peer;
+}
+
+/* Ends a message that has gone its way, whoever has got it. */
+static enum step finish_sent(struct hca_qp *qp, struct hca_request *req)
+{
+	qp->sq.psn = (qp->sq.psn + req->packets) & 0xffffff;
+	return finish(qp, HCA_SYND_OK, 0);
+}
+
+struct multicast {
+	struct hca_request *req;
+	const struct hca_wqe *wqe;
+};
+
+static void deliver(struct hca_qp *to, void *arg)
+{
+	struct multicast *m = arg;
+	struct hca_cursor payload;
+
+	hca_cursor_init(&payload, m->wqe->sges, m->wqe->num_sge);
+	m->req->payload = &payload;
+	hca_respond(to, m->req);
+}
+
+/* A datagram: whole, to one or to all of a group, and nobody says whether it has arrived. */
+static enum step send_datagram(struct hca_qp *qp, struct hca_request *req, u32 *room)
+{
+	struct hca_wqe *wqe = &qp->sq.wqe;
+	struct multicast m = { .req = req, .wqe = wqe };
+	u8 grh[HCA_GRH_BYTES];
+	struct hca_qp *peer;
+	bool refused;
+
+	if (wqe->length > qp->mtu)
+		return finish_local(qp, HCA_SYND_LOCAL_LENGTH);
+	if (!qp->dev->ops->fill_grh(qp, &wqe->av, wqe->length, grh))
+		return finish_local(qp, HCA_SYND_LOCAL_QP_OP);
+	req->grh = grh;
+	req->key = wqe->av.key & HCA_QKEY_OWN ? qp->key : wqe->av.key;
+	if (!qp->dev->ops->multicast(qp, &wqe->av, deliver, &m)) {
+		peer = find_responder(qp, &refused);
+		if (peer)
+			deliver(peer, &m);
+	}
+	*room -= min(req->len, *room);
+	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, req->len);
+	return finish_sent(qp, req);
+}
+
 static enum step send_slice(struct hca_qp *qp, u32 *room)
 {
 	struct hca_sq *sq = &qp->sq;
 	struct hca_wqe *wqe = &sq->wqe;
 	bool atomic = wqe->class == HCA_CLASS_ATOMIC;
+	/* These cannot be cut. */
+	bool whole = atomic || qp->type == HCA_QP_UD;
 	bool reply = atomic || wqe->class == HCA_CLASS_READ;
 	u32 length = wqe->length;
 	struct hca_request req;
@@ -134,26 +238,26 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 	struct hca_claim claim;
 	struct hca_qp *peer;
 	enum hca_ack ack;
+	bool refused;
 
 	claim = local_claim(qp, reply ? HCA_ACCESS_LOCAL_WRITE : 0);
 	synd = hca_sges_resolve(&claim, wqe->sges, wqe->num_sge);
 	if (unlikely(synd != HCA_SYND_OK))
 		return finish_local(qp, synd);
-	peer = hca_qp_peer(qp);
-	if (unlikely(!peer))
-		return no_response(qp);
-
 	hca_cursor_init(&local, wqe->sges, wqe->num_sge);
 	if (sq->offset)
 		hca_cursor_skip(&local, sq->offset);
 	req.src_dev = qp->dev;
 	req.src_qpn = qp->qpn;
+	req.transport = qp->type;
+	req.key = wqe->av.key;
+	req.srqn = wqe->srqn;
+	req.recv = &qp->rq.recv;
 	req.op = wqe->op;
 	req.first = !sq->offset;
 	req.offset = sq->offset;
 	req.length = length;
-	/* An atomic cannot be cut. */
-	req.len = atomic ? length : min(length - sq->offset, *room);
+	req.len = whole ? length : min(length - sq->offset, *room);
 	req.last = req.offset + req.len == length;
 	req.solicited = wqe->solicited;
 	req.imm = wqe->imm;
@@ -165,7 +269,15 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 	req.compare = wqe->compare;
 	req.payload = &local;
 
-	ack = hca_respond(peer, &req);
+	if (qp->type == HCA_QP_UD)
+		return send_datagram(qp, &req, room);
+	peer = find_responder(qp, &refused);
+	if (unlikely(refused))
+		return finish_remote(qp, HCA_SYND_REMOTE_INVAL_REQ);
+	ack = likely(peer) ? hca_respond(peer, &req) : HCA_NO_RESPONSE;
+	/* What gets no answer has been sent all the same; of a message that was dropped, nothing more is. */
+	if (!is_reliable(qp) && ack != HCA_ACK && ack != HCA_PAYLOAD_LOST)
+		return finish_sent(qp, &req);
 	switch (ack) {
 	case HCA_ACK:
 		break;
@@ -200,8 +312,7 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 		if (unlikely(hca_copy(&local, &from, sizeof(req.orig)) != HCA_COPIED))
 			return finish_local(qp, HCA_SYND_LOCAL_PROT);
 	}
-	sq->psn = (sq->psn + req.packets) & 0xffffff;
-	return finish(qp, HCA_SYND_OK, 0);
+	return finish_sent(qp, &req);
 }
 
 /*
@@ -246,6 +357,10 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 
 	if (unlikely(wqe->status != HCA_SYND_OK))
 		return finish_local(qp, wqe->status);
+	if (unlikely(qp->sq.num_failed && has_failed(&qp->sq, wqe->stream))) {
+		hca_stats_add(qp->dev->stats, HCA_STAT_ERR_FLUSH, 1);
+		return finish(qp, HCA_SYND_WR_FLUSH, 0);
+	}
 	switch (wqe->op) {
 	case HCA_OPCODE_NOP:
 		return finish_local(qp, HCA_SYND_OK);
@@ -309,6 +424,9 @@ static enum step step(struct hca_qp *qp, u32 *room)
 			sq->drained = true;
 			qp->dev->ops->qp_event(qp, HCA_EVENT_SQ_DRAINED);
 		}
+		return STEP_EMPTY;
+	case HCA_QPS_SQE:
+		hca_sq_flush(qp);
 		return STEP_EMPTY;
 	case HCA_QPS_ERR:
 		hca_qp_flush(qp);

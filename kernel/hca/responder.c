@@ -2,11 +2,15 @@
 /* The responder: serves what a peer's requester sends, slice by slice. */
 #include "hca.h"
 
+/*
+ * Where a request is wrong, a connection ends.  A DCT goes on with others; on UC the request is dropped.
+ */
 static enum hca_ack refuse(struct hca_qp *qp, enum hca_class class, enum hca_ack nak, enum hca_event event)
 {
 	hca_stats_add(qp->dev->stats, HCA_STAT_ERR_RESPONDER, 1);
 	hca_count(qp, class, HCA_SYND_REMOTE_OP, 0);
-	hca_qp_fail(qp, event);
+	if (qp->type == HCA_QP_RC || qp->type == HCA_QP_XRC_TGT)
+		hca_qp_fail(qp, event);
 	return nak;
 }
 
@@ -20,28 +24,44 @@ static enum hca_ack refuse_request(struct hca_qp *qp, enum hca_class class)
 	return refuse(qp, class, HCA_NAK_INVALID_REQUEST, HCA_EVENT_QP_REQ_ERR);
 }
 
+/* Where a message arrives: the receive, the SRQ that it is of or NULL, its protection domain. */
+struct place {
+	struct hca_recv *recv;
+	struct hca_srq *srq;
+	u32 pdn;
+};
+
 /* The message has used up a receive that cannot take it. */
-static enum hca_ack refuse_into_receive(struct hca_qp *qp, enum hca_cqe_syndrome synd, enum hca_ack nak,
-					enum hca_event event)
+static enum hca_ack refuse_into_receive(struct hca_qp *qp, const struct place *at, enum hca_cqe_syndrome synd,
+					enum hca_ack nak, enum hca_event event)
 {
 	struct hca_completion c = { .opcode = HCA_CQE_RESP_ERR, .syndrome = synd };
+	enum hca_ack ack;
 
-	hca_recv_complete(qp, &c, 0);
-	return refuse(qp, HCA_CLASS_NONE, nak, event);
+	hca_recv_complete(qp, at->srq, at->recv, &c, 0);
+	ack = refuse(qp, HCA_CLASS_NONE, nak, event);
+	/* Its own queue is at fault. */
+	if (qp->type == HCA_QP_UC || qp->type == HCA_QP_UD)
+		hca_qp_fail(qp, event);
+	return ack;
 }
 
-static enum hca_ack complete_receive(struct hca_qp *qp, const struct hca_request *req, u8 opcode)
+static enum hca_ack complete_receive(struct hca_qp *qp, const struct place *at, const struct hca_request *req,
+				     u8 opcode)
 {
+	u32 front = qp->type == HCA_QP_UD ? HCA_GRH_BYTES : 0;
 	struct hca_completion c = {
 		.opcode = opcode,
 		.solicited = req->solicited,
 		.imm = req->imm,
-		.src_qpn = req->src_qpn,
+		.src_qpn = req->src_qpn | (front ? HCA_CQE_GRH : 0),
 	};
 
-	if (!hca_recv_complete(qp, &c, req->length))
-		return refuse(qp, HCA_CLASS_NONE, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
-	return HCA_ACK;
+	if (hca_recv_complete(qp, at->srq, at->recv, &c, req->length + front))
+		return HCA_ACK;
+	if (qp->type == HCA_QP_UC || qp->type == HCA_QP_UD)
+		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
+	return refuse(qp, HCA_CLASS_NONE, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 }
 
 static enum hca_ack no_receive(struct hca_qp *qp, struct hca_request *req)
@@ -62,14 +82,16 @@ static struct hca_claim claim_for(struct hca_qp *qp, const struct hca_request *r
 	};
 }
 
-static bool remote(struct hca_qp *qp, const struct hca_request *req, struct hca_sge *sge, u32 access)
+static bool remote(struct hca_qp *qp, const struct place *at, const struct hca_request *req, struct hca_sge *sge,
+		   u32 access)
 {
-	struct hca_claim claim = claim_for(qp, req, qp->pdn, access);
+	/* On XRC, memory is in the domain of the SRQ. */
+	struct hca_claim claim = claim_for(qp, req, qp->type == HCA_QP_XRC_TGT ? at->pdn : qp->pdn, access);
 
 	return hca_sge_resolve_remote(&claim, sge, req->raddr, req->rkey, req->length);
 }
 
-static enum hca_ack respond_write(struct hca_qp *qp, struct hca_request *req)
+static enum hca_ack respond_write(struct hca_qp *qp, const struct place *at, struct hca_request *req)
 {
 	bool imm = req->op == HCA_OPCODE_RDMA_WRITE_IMM;
 	enum hca_copied copied;
@@ -79,9 +101,9 @@ static enum hca_ack respond_write(struct hca_qp *qp, struct hca_request *req)
 	if (!(qp->access & HCA_ACCESS_REMOTE_WRITE))
 		return refuse_request(qp, HCA_CLASS_REMOTE_WRITE);
 	/* No key is looked at for a message without payload (IBA C9-88). */
-	if (req->length && !remote(qp, req, &sge, HCA_ACCESS_REMOTE_WRITE))
+	if (req->length && !remote(qp, at, req, &sge, HCA_ACCESS_REMOTE_WRITE))
 		return refuse_access(qp, HCA_CLASS_REMOTE_WRITE);
-	if (imm && req->last && !qp->rq.recv.active && !hca_recv_take(qp))
+	if (imm && req->last && !at->recv->active && !hca_recv_take(qp, at->srq, at->recv))
 		return no_receive(qp, req);
 	if (req->len) {
 		hca_cursor_init(&to, &sge, 1);
@@ -95,7 +117,7 @@ static enum hca_ack respond_write(struct hca_qp *qp, struct hca_request *req)
 	if (!req->last)
 		return HCA_ACK;
 	if (imm) {
-		enum hca_ack ack = complete_receive(qp, req, HCA_CQE_RESP_WR_IMM);
+		enum hca_ack ack = complete_receive(qp, at, req, HCA_CQE_RESP_WR_IMM);
 
 		hca_count(qp, HCA_CLASS_REMOTE_WRITE, ack == HCA_ACK ? HCA_SYND_OK : HCA_SYND_REMOTE_OP,
 			  req->length);
@@ -117,38 +139,52 @@ static u8 receive_opcode(u8 op)
 	}
 }
 
-static enum hca_ack respond_send(struct hca_qp *qp, struct hca_request *req)
+/* A datagram's receive begins with a GRH. */
+static enum hca_copied put_grh(struct hca_cursor *to, const u8 *grh)
 {
-	struct hca_recv *recv = &qp->rq.recv;
-	struct hca_claim claim = claim_for(qp, req, qp->srq ? qp->srq->pdn : qp->pdn, HCA_ACCESS_LOCAL_WRITE);
-	enum hca_copied copied;
+	struct hca_sge sge = { .data = grh, .len = HCA_GRH_BYTES };
+	struct hca_cursor from;
+
+	hca_cursor_init(&from, &sge, 1);
+	return hca_copy(to, &from, HCA_GRH_BYTES);
+}
+
+static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, struct hca_request *req)
+{
+	u32 front = qp->type == HCA_QP_UD ? HCA_GRH_BYTES : 0;
+	struct hca_recv *recv = at->recv;
+	struct hca_claim claim = claim_for(qp, req, at->pdn, HCA_ACCESS_LOCAL_WRITE);
+	enum hca_copied copied = HCA_COPIED;
 	struct hca_cursor to;
 
-	if (!recv->active && !hca_recv_take(qp))
+	if (!recv->active && !hca_recv_take(qp, at->srq, recv))
 		return no_receive(qp, req);
-	if (req->length > recv->capacity)
-		return refuse_into_receive(qp, HCA_SYND_LOCAL_LENGTH, HCA_NAK_INVALID_REQUEST,
+	if ((u64)req->length + front > recv->capacity)
+		return refuse_into_receive(qp, at, HCA_SYND_LOCAL_LENGTH, HCA_NAK_INVALID_REQUEST,
 					   HCA_EVENT_QP_REQ_ERR);
 	if (hca_sges_resolve(&claim, recv->sges, recv->num_sge))
-		return refuse_into_receive(qp, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
-	if (req->len) {
+		return refuse_into_receive(qp, at, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
+	if (req->len || front) {
 		hca_cursor_init(&to, recv->sges, recv->num_sge);
 		hca_cursor_skip(&to, req->offset);
-		copied = hca_copy(&to, req->payload, req->len);
+		if (front)
+			copied = put_grh(&to, req->grh);
+		if (copied == HCA_COPIED)
+			copied = hca_copy(&to, req->payload, req->len);
 		if (unlikely(copied == HCA_COPY_NO_SRC))
 			return HCA_PAYLOAD_LOST;
 		if (unlikely(copied == HCA_COPY_NO_DST))
-			return refuse_into_receive(qp, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP,
+			return refuse_into_receive(qp, at, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP,
 						   HCA_EVENT_QP_FATAL);
 	}
 	if (!req->last)
 		return HCA_ACK;
 	if (req->op == HCA_OPCODE_SEND_INVAL && !hca_mkey_invalidate(qp, be32_to_cpu(req->imm), true))
-		return refuse_into_receive(qp, HCA_SYND_LOCAL_QP_OP, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
-	return complete_receive(qp, req, receive_opcode(req->op));
+		return refuse_into_receive(qp, at, HCA_SYND_LOCAL_QP_OP, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
+	return complete_receive(qp, at, req, receive_opcode(req->op));
 }
 
-static enum hca_ack respond_read(struct hca_qp *qp, struct hca_request *req)
+static enum hca_ack respond_read(struct hca_qp *qp, const struct place *at, struct hca_request *req)
 {
 	enum hca_copied copied;
 	struct hca_cursor from;
@@ -156,7 +192,7 @@ static enum hca_ack respond_read(struct hca_qp *qp, struct hca_request *req)
 
 	if (!(qp->access & HCA_ACCESS_REMOTE_READ) || !qp->max_dest_rd_atomic)
 		return refuse_request(qp, HCA_CLASS_REMOTE_READ);
-	if (req->length && !remote(qp, req, &sge, HCA_ACCESS_REMOTE_READ))
+	if (req->length && !remote(qp, at, req, &sge, HCA_ACCESS_REMOTE_READ))
 		return refuse_access(qp, HCA_CLASS_REMOTE_READ);
 	if (req->len) {
 		hca_cursor_init(&from, &sge, 1);
@@ -172,14 +208,14 @@ static enum hca_ack respond_read(struct hca_qp *qp, struct hca_request *req)
 	return HCA_ACK;
 }
 
-static enum hca_ack respond_atomic(struct hca_qp *qp, struct hca_request *req)
+static enum hca_ack respond_atomic(struct hca_qp *qp, const struct place *at, struct hca_request *req)
 {
 	struct hca_sge sge;
 	u64 *word;
 
 	if (!(qp->access & HCA_ACCESS_REMOTE_ATOMIC) || !qp->max_dest_rd_atomic || req->raddr & 7)
 		return refuse_request(qp, HCA_CLASS_REMOTE_ATOMIC);
-	if (!remote(qp, req, &sge, HCA_ACCESS_REMOTE_ATOMIC))
+	if (!remote(qp, at, req, &sge, HCA_ACCESS_REMOTE_ATOMIC))
 		return refuse_access(qp, HCA_CLASS_REMOTE_ATOMIC);
 	word = hca_sge_word(&sge);
 	if (!word)
@@ -197,19 +233,75 @@ static bool can_receive(u8 state)
 	return state == HCA_QPS_RTR || state == HCA_QPS_RTS || state == HCA_QPS_SQD || state == HCA_QPS_SQE;
 }
 
+/* Whom a requester of each type talks to. */
+static const u8 responder_of[HCA_QP_TYPES] = {
+	[HCA_QP_RC]	 = HCA_QP_RC,
+	[HCA_QP_UC]	 = HCA_QP_UC,
+	[HCA_QP_UD]	 = HCA_QP_UD,
+	[HCA_QP_XRC_INI] = HCA_QP_XRC_TGT,
+	[HCA_QP_DCI]	 = HCA_QP_DCT,
+	/* These send nothing; nobody is an initiator's responder. */
+	[HCA_QP_XRC_TGT] = HCA_QP_XRC_INI,
+	[HCA_QP_DCT]	 = HCA_QP_DCI,
+};
+
 /* Whether the slice is what this connection waits for; anything else is dropped, as on a wire. */
 static bool expected(struct hca_qp *qp, const struct hca_request *req)
 {
 	struct hca_rq *rq = &qp->rq;
 
-	if (!can_receive(READ_ONCE(qp->state)) || qp->type != HCA_QP_RC)
+	if (!can_receive(READ_ONCE(qp->state)) || qp->type != responder_of[req->transport])
 		return false;
+	if (qp->type == HCA_QP_DCT)
+		return true;
+	if (qp->type == HCA_QP_UD)
+		return req->key == qp->key;
 	if (qp->dest_qpn != req->src_qpn || hca_qp_peer_dev(qp) != req->src_dev)
 		return false;
-	if (req->psn != rq->psn)
+	if (req->psn != rq->psn && qp->type != HCA_QP_UC)
 		return false;
 	/* A requester that starts over has been reset; the rest of its last message never comes. */
 	return req->first || req->offset == rq->offset;
+}
+
+/* Finds out where the message arrives; false: the SRQ that it names is not there. */
+static bool find_place(struct hca_qp *qp, const struct hca_request *req, struct place *at)
+{
+	at->recv = qp->type == HCA_QP_DCT ? req->recv : &qp->rq.recv;
+	at->srq = qp->srq;
+	if (qp->type == HCA_QP_XRC_TGT) {
+		at->srq = qp->dev->ops->xrc_srq(qp->dev, req->srqn, qp->xrcdn);
+		/* A receive of an earlier message that has not come to its end is not one of this SRQ's. */
+		if (at->recv->srqn != req->srqn)
+			at->recv->active = false;
+		at->recv->srqn = req->srqn;
+		if (!at->srq)
+			return false;
+	}
+	at->pdn = at->srq ? at->srq->pdn : qp->pdn;
+	return true;
+}
+
+static enum hca_ack respond(struct hca_qp *qp, struct hca_request *req)
+{
+	struct place at;
+
+	if (qp->type == HCA_QP_DCT && req->key != qp->key)
+		return refuse_access(qp, HCA_CLASS_NONE);
+	if (unlikely(!find_place(qp, req, &at)))
+		return refuse_request(qp, HCA_CLASS_NONE);
+	switch (req->op) {
+	case HCA_OPCODE_RDMA_WRITE:
+	case HCA_OPCODE_RDMA_WRITE_IMM:
+		return respond_write(qp, &at, req);
+	case HCA_OPCODE_RDMA_READ:
+		return respond_read(qp, &at, req);
+	case HCA_OPCODE_ATOMIC_CS:
+	case HCA_OPCODE_ATOMIC_FA:
+		return respond_atomic(qp, &at, req);
+	default:
+		return respond_send(qp, &at, req);
+	}
 }
 
 enum hca_ack hca_respond(struct hca_qp *qp, struct hca_request *req)
@@ -224,32 +316,20 @@ enum hca_ack hca_respond(struct hca_qp *qp, struct hca_request *req)
 	}
 	if (unlikely(!rq->established)) {
 		rq->established = true;
-		if (READ_ONCE(qp->state) == HCA_QPS_RTR)
+		if (READ_ONCE(qp->state) == HCA_QPS_RTR && (qp->type == HCA_QP_RC || qp->type == HCA_QP_UC))
 			qp->dev->ops->qp_event(qp, HCA_EVENT_COMM_EST);
 	}
-	switch (req->op) {
-	case HCA_OPCODE_RDMA_WRITE:
-	case HCA_OPCODE_RDMA_WRITE_IMM:
-		ack = respond_write(qp, req);
-		break;
-	case HCA_OPCODE_RDMA_READ:
-		ack = respond_read(qp, req);
-		break;
-	case HCA_OPCODE_ATOMIC_CS:
-	case HCA_OPCODE_ATOMIC_FA:
-		ack = respond_atomic(qp, req);
-		break;
-	default:
-		ack = respond_send(qp, req);
-		break;
-	}
+	ack = respond(qp, req);
 	if (likely(ack == HCA_ACK)) {
 		if (req->last) {
-			rq->psn = (rq->psn + req->packets) & 0xffffff;
+			rq->psn = (req->psn + req->packets) & 0xffffff;
 			rq->offset = 0;
 		} else {
 			rq->offset = req->offset + req->len;
 		}
+	} else if (qp->type == HCA_QP_UC) {
+		/* What follows of the message is not expected any more. */
+		rq->offset = 0;
 	}
 	spin_unlock(&rq->lock);
 	return ack;

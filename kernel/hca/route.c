@@ -31,6 +31,22 @@ struct hca_dev *hca_qp_peer_dev(struct hca_qp *qp)
 	return find_route(qp);
 }
 
+struct hca_dev *hca_av_dev(struct hca_qp *qp, const struct hca_av *av)
+{
+	struct hca_sq *sq = &qp->sq;
+	/* Before the question, as in find_route(); and what belongs to the current one is alive, as above. */
+	u32 gen = READ_ONCE(*qp->dev->fabric_gen);
+
+	if (likely(sq->av_gen == gen && !memcmp(sq->av_gid, av->gid, sizeof(av->gid)) &&
+		   !memcmp(sq->av_mac, av->mac, sizeof(av->mac))))
+		return sq->av_dev;
+	sq->av_dev = qp->dev->ops->route_av(qp, av);
+	sq->av_gen = gen;
+	memcpy(sq->av_gid, av->gid, sizeof(av->gid));
+	memcpy(sq->av_mac, av->mac, sizeof(av->mac));
+	return sq->av_dev;
+}
+
 struct hca_qp *hca_qp_peer(struct hca_qp *qp)
 {
 	struct hca_dev *dev = hca_qp_peer_dev(qp);

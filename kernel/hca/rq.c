@@ -109,21 +109,21 @@ static bool rq_posted(struct hca_rq *rq)
 	return rq->ci != rq->pi;
 }
 
-bool hca_recv_take(struct hca_qp *qp)
+bool hca_recv_take(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *recv)
 {
 	struct hca_rq *rq = &qp->rq;
 	const u8 *wqe;
 
-	if (qp->srq) {
-		rq->recv.active = srq_take(qp->srq, &rq->recv);
-		return rq->recv.active;
+	if (srq) {
+		recv->active = srq_take(srq, recv);
+		return recv->active;
 	}
 	if (!rq_posted(rq))
 		return false;
 	wqe = rq->buf + ((size_t)(rq->ci & rq->mask) << rq->wqe_shift);
-	rq->recv.index = rq->ci++;
-	read_scatter(&rq->recv, wqe, wqe + (1u << rq->wqe_shift));
-	rq->recv.active = true;
+	recv->index = rq->ci++;
+	read_scatter(recv, wqe, wqe + (1u << rq->wqe_shift));
+	recv->active = true;
 	return true;
 }
 
@@ -135,16 +135,17 @@ bool hca_recv_take_flushed(struct hca_qp *qp, u16 *index)
 	return true;
 }
 
-bool hca_recv_complete(struct hca_qp *qp, struct hca_completion *c, u64 bytes)
+bool hca_recv_complete(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *recv, struct hca_completion *c,
+		       u64 bytes)
 {
-	bool ok;
+	bool xrc = srq && srq->cq, ok;
 
 	c->qpn = qp->qpn;
-	c->user_index = qp->user_index;
-	c->wqe_counter = qp->rq.recv.index;
+	c->user_index = xrc ? srq->user_index : qp->user_index;
+	c->wqe_counter = recv->index;
 	c->byte_cnt = bytes;
-	qp->rq.recv.active = false;
-	ok = hca_cq_write(qp->recv_cq, c);
+	recv->active = false;
+	ok = hca_cq_write(xrc ? srq->cq : qp->recv_cq, c);
 	hca_count(qp, HCA_CLASS_RECV, c->syndrome, bytes);
 	return ok;
 }

@@ -154,6 +154,72 @@ static bool decode_umr(struct hca_wqe *wqe, const u8 *p, const u8 *end)
 	return head + entries * HCA_WQE_DS <= (size_t)(end - p);
 }
 
+/* What each transport can send. */
+static bool can_send(u8 type, u8 op)
+{
+	const u64 datagram = BIT_ULL(HCA_OPCODE_SEND) | BIT_ULL(HCA_OPCODE_SEND_IMM);
+	const u64 local = BIT_ULL(HCA_OPCODE_UMR) | BIT_ULL(HCA_OPCODE_LOCAL_INVAL);
+	const u64 unreliable = datagram | BIT_ULL(HCA_OPCODE_RDMA_WRITE) | BIT_ULL(HCA_OPCODE_RDMA_WRITE_IMM);
+	const u64 reliable = unreliable | BIT_ULL(HCA_OPCODE_SEND_INVAL) | BIT_ULL(HCA_OPCODE_RDMA_READ) |
+			     BIT_ULL(HCA_OPCODE_ATOMIC_CS) | BIT_ULL(HCA_OPCODE_ATOMIC_FA);
+	const u64 mmo = BIT_ULL(HCA_OPCODE_MMO);
+	u64 ops;
+
+	switch (type) {
+	case HCA_QP_RC:
+		ops = reliable | local | mmo;
+		break;
+	case HCA_QP_UC:
+		ops = unreliable | local;
+		break;
+	case HCA_QP_UD:
+		ops = datagram;
+		break;
+	case HCA_QP_XRC_INI:
+		ops = reliable | local;
+		break;
+	case HCA_QP_DCI:
+		ops = reliable | mmo;
+		break;
+	default:
+		ops = 0;
+	}
+	return op == HCA_OPCODE_NOP || ops & BIT_ULL(op);
+}
+
+/* The address that a datagram or a DC request brings along, or the SRQ that one of XRC does; NULL: it is not there. */
+static const u8 *decode_address(u8 type, struct hca_wqe *wqe, const u8 *p, const u8 *end)
+{
+	const struct hca_wqe_av *av = (const void *)p;
+	const struct hca_wqe_xrc *xrc = (const void *)p;
+
+	switch (type) {
+	case HCA_QP_XRC_INI:
+		if (end - p < (long)sizeof(*xrc))
+			return NULL;
+		wqe->srqn = be32_to_cpu(xrc->srqn);
+		return p + sizeof(*xrc);
+	case HCA_QP_UD:
+	case HCA_QP_DCI:
+		if (end - p < (long)sizeof(*av) || !(be32_to_cpu(av->dqp) & HCA_AV_EXTENDED))
+			return NULL;
+		wqe->av = (struct hca_av){
+			.key = be64_to_cpu(av->key),
+			.qpn = be32_to_cpu(av->dqp) & 0xffffff,
+			.tclass = av->tclass,
+			.hop_limit = av->hop_limit,
+			.flow = be32_to_cpu(av->grh_gid_fl),
+		};
+		if (type == HCA_QP_UD)
+			wqe->av.key >>= 32;
+		memcpy(wqe->av.gid, av->rgid, sizeof(av->rgid));
+		memcpy(wqe->av.mac, av->rmac, sizeof(av->rmac));
+		return p + sizeof(*av);
+	default:
+		return p;
+	}
+}
+
 static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
 {
 	const struct hca_wqe_ctrl *ctrl = (const void *)wqe->raw;
@@ -161,12 +227,17 @@ static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
 	const u8 *p = wqe->raw + sizeof(*ctrl);
 	const u8 *end = wqe->raw + ds * HCA_WQE_DS;
 
-	if (!(i->segs & KNOWN) || be32_to_cpu(ctrl->qpn_ds) >> 8 != qp->qpn)
+	if (!(i->segs & KNOWN) || be32_to_cpu(ctrl->qpn_ds) >> 8 != qp->qpn || !can_send(qp->type, wqe->op))
 		return false;
 	if (i->segs & SEG_UMR)
 		return decode_umr(wqe, p, end);
 	if (i->segs & SEG_MMO)
 		return decode_mmo(wqe, p, end);
+	if (i->segs & SEG_DATA) {
+		p = decode_address(qp->type, wqe, p, end);
+		if (!p)
+			return false;
+	}
 	if (i->segs & SEG_RADDR) {
 		const struct hca_wqe_raddr *r = (const void *)p;
 
@@ -204,6 +275,7 @@ void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe)
 	wqe->signaled = ctrl->fm_ce_se & HCA_WQE_CQ_UPDATE;
 	wqe->solicited = ctrl->fm_ce_se & HCA_WQE_SOLICITED;
 	wqe->imm = ctrl->imm;
+	wqe->stream = ctrl->stream[0] << 8 | ctrl->stream[1];
 	wqe->num_sge = 0;
 	wqe->length = 0;
 	wqe->status = HCA_SYND_LOCAL_QP_OP;

@@ -148,3 +148,13 @@ SAME_FIELD(struct hca_repeat_entry, stride, struct mlx5_wqe_umr_repeat_ent_seg, 
 SAME_FIELD(struct hca_repeat_entry, byte_count, struct mlx5_wqe_umr_repeat_ent_seg, byte_count);
 SAME_FIELD(struct hca_repeat_entry, key, struct mlx5_wqe_umr_repeat_ent_seg, memkey);
 SAME_FIELD(struct hca_repeat_entry, addr, struct mlx5_wqe_umr_repeat_ent_seg, va);
+
+SAME(sizeof(struct hca_wqe_av), sizeof(struct mlx5_wqe_av));
+SAME_FIELD(struct hca_wqe_av, key, struct mlx5_wqe_av, key);
+SAME_FIELD(struct hca_wqe_av, dqp, struct mlx5_wqe_av, dqp_dct);
+SAME_FIELD(struct hca_wqe_av, rmac, struct mlx5_wqe_av, rmac);
+SAME_FIELD(struct hca_wqe_av, tclass, struct mlx5_wqe_av, tclass);
+SAME_FIELD(struct hca_wqe_av, hop_limit, struct mlx5_wqe_av, hop_limit);
+SAME_FIELD(struct hca_wqe_av, grh_gid_fl, struct mlx5_wqe_av, grh_gid_fl);
+SAME_FIELD(struct hca_wqe_av, rgid, struct mlx5_wqe_av, rgid);
+SAME(HCA_AV_EXTENDED, MLX5_EXTENDED_UD_AV);

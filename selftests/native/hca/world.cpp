@@ -218,7 +218,7 @@ int Cq::resize(u32 entries, u32 cqe_size)
 // ---- shared receive queues ----
 
 Srq::Srq(Device &dev, u32 entries, u8 wqe_shift, u32 pdn)
-    : entries_(entries), shift_(wqe_shift), buf_(shared_memory(size_t{entries} << wqe_shift)),
+    : entries_(entries), shift_(wqe_shift), buf_(shared_memory(size_t{entries} << wqe_shift)), dev_(dev),
       tail_(static_cast<u16>(entries - 1))
 {
 	shell_.owner = this;
@@ -300,6 +300,9 @@ Qp::Qp(Device &dev, const QpOptions &o) : dev_(dev), options_(o)
 	cfg.rq_entries = options_.rq_entries;
 	cfg.rq_wqe_shift = o.rq_wqe_shift;
 	cfg.dbrec = dbrec_;
+	cfg.key = o.key;
+	cfg.xrcdn = o.xrcdn;
+	cfg.streams = o.streams;
 	shell_.owner = this;
 	hca_qp_init(hca(), dev.hca(), &cfg);
 	hca_qp_publish(hca());
@@ -410,6 +413,28 @@ void Qp::connect(Qp &peer, const ConnectOptions &o)
 	to_rts(o);
 }
 
+void Qp::start(const ConnectOptions &o)
+{
+	hca_qp_attr a{};
+
+	a.mask = HCA_ATTR_STATE | HCA_ATTR_ACCESS;
+	if (options_.type == HCA_QP_UD)
+		a.mask |= HCA_ATTR_QKEY;
+	a.state = HCA_QPS_INIT;
+	a.access = o.access;
+	a.qkey = o.qkey;
+	modify(a);
+	a = {};
+	a.mask = HCA_ATTR_STATE | HCA_ATTR_MTU | HCA_ATTR_RNR_TIMER | HCA_ATTR_MAX_DEST_RD_ATOMIC;
+	a.state = HCA_QPS_RTR;
+	a.mtu = o.mtu;
+	a.rnr_timer = o.rnr_timer;
+	a.max_dest_rd_atomic = o.max_dest_rd_atomic;
+	modify(a);
+	if (options_.type != HCA_QP_DCT)
+		to_rts(o);
+}
+
 hca_run Qp::run(u32 wqes, u32 bytes)
 {
 	hca_budget b{wqes, bytes};
@@ -435,7 +460,7 @@ int Qp::attach(Counter &c, u32 classes)
 
 // ---- devices ----
 
-Device::Device(World &world) : world_(world)
+Device::Device(World &world) : world_(world), number_(world.next_device())
 {
 	hca_dev *d = hca();
 
@@ -458,6 +483,23 @@ void Device::set_up(bool up)
 {
 	WRITE_ONCE(up_, up);
 	world_.fabric_changed();
+}
+
+void Srq::make_xrc(u32 number, u32 xrcdn, Cq &cq, u32 user_index)
+{
+	number_ = number;
+	hca()->cq = cq.hca();
+	hca()->xrcdn = xrcdn;
+	hca()->user_index = user_index;
+	dev_.world().xrc_srqs[{dev_.hca(), number}] = hca();
+}
+
+Device *World::device_at(const u8 *gid)
+{
+	for (auto &d : devices_)
+		if (gid[0] != 0xff && gid[15] == d.number())
+			return d.is_up() ? &d : nullptr;
+	return nullptr;
 }
 
 // ---- the driver's side ----
@@ -497,6 +539,39 @@ const hca_ops World::ops = {
 		Device *remote = Shell<hca_qp, Qp>::of(qp)->remote;
 		BUG_ON(!rcu_read_lock_held());
 		return remote && remote->is_up() ? remote->hca() : nullptr;
+	},
+	.route_av = [](hca_qp *qp, const hca_av *av) -> hca_dev * {
+		Device *d = Shell<hca_qp, Qp>::of(qp)->device().world().device_at(av->gid);
+		BUG_ON(!rcu_read_lock_held());
+		return d ? d->hca() : nullptr;
+	},
+	.multicast =
+	    [](hca_qp *qp, const hca_av *av, void (*deliver)(hca_qp *, void *), void *arg) {
+		    auto &groups = Shell<hca_qp, Qp>::of(qp)->device().world().groups;
+		    BUG_ON(!rcu_read_lock_held());
+		    if (av->gid[0] != 0xff)
+			    return false;
+		    for (auto [at, end] = groups.equal_range(av->gid[15]); at != end; ++at)
+			    deliver(at->second->hca(), arg);
+		    return true;
+	    },
+	.fill_grh =
+	    [](hca_qp *qp, const hca_av *av, u32 bytes, u8 *grh) {
+		    std::memset(grh, 0, HCA_GRH_BYTES);
+		    grh[0] = 0x60;
+		    grh[4] = static_cast<u8>(bytes >> 8);
+		    grh[5] = static_cast<u8>(bytes);
+		    grh[7] = av->hop_limit;
+		    grh[23] = Shell<hca_qp, Qp>::of(qp)->device().number();
+		    std::memcpy(grh + 24, av->gid, 16);
+		    /* The world's devices have one address. */
+		    return (av->flow >> 20 & 0xff) == 0;
+	    },
+	.xrc_srq = [](hca_dev *dev, u32 srqn, u32 xrcdn) -> hca_srq * {
+		auto &all = Shell<hca_dev, Device>::of(dev)->world().xrc_srqs;
+		auto at = all.find({dev, srqn});
+		BUG_ON(!rcu_read_lock_held());
+		return at != all.end() && at->second->xrcdn == xrcdn ? at->second : nullptr;
 	},
 	.counter_event =
 	    [](hca_counter *counter) {

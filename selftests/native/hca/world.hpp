@@ -213,6 +213,9 @@ public:
 	u64 ever_posted() const { return ever_posted_; }
 	u32 entries() const { return entries_; }
 	u8 shift() const { return shift_; }
+	// What arrives in it over XRC makes completions there.
+	void make_xrc(u32 number, u32 xrcdn, Cq &cq, u32 user_index);
+	u32 number() const { return number_; }
 	hca_srq *hca() { return &shell_.hca; }
 
 private:
@@ -220,6 +223,8 @@ private:
 	u8 shift_;
 	std::unique_ptr<u64[]> buf_;
 	__be32 dbrec_ = 0;
+	Device &dev_;
+	u32 number_ = 0;
 	u16 head_ = 0;
 	u16 tail_;
 	u32 posted_ = 0;
@@ -258,6 +263,9 @@ struct QpOptions {
 	bool all_signaled = false;
 	u32 user_index = 0x00abcdef;
 	u8 type = HCA_QP_RC;
+	u64 key = 0;	 // of a DCT
+	u32 xrcdn = 0;	 // of an XRC target
+	u16 streams = 0; // of a DCI
 };
 
 struct ConnectOptions {
@@ -270,6 +278,7 @@ struct ConnectOptions {
 	u8 max_dest_rd_atomic = 16;
 	u32 sq_psn = 0x000100;
 	u32 rq_psn = 0x000100;
+	u32 qkey = 0x1ee;
 };
 
 class Qp {
@@ -310,6 +319,8 @@ public:
 	void to_rtr(Qp &peer, const ConnectOptions &o = {});
 	void to_rts(const ConnectOptions &o = {});
 	void connect(Qp &peer, const ConnectOptions &o = {});
+	// To RTS, of types that have no peer of their own.
+	void start(const ConnectOptions &o = {});
 
 	hca_run run(u32 wqes, u32 bytes);
 	void timer();
@@ -359,12 +370,15 @@ public:
 	World &world() { return world_; }
 	hca_dev *hca() { return &shell_.hca; }
 	u64 stat(hca_stat which) const { return __atomic_load_n(&stats_.v[which], __ATOMIC_RELAXED); }
+	// What its GID ends with.
+	u8 number() const { return number_; }
 	// Link state: a device that is down answers nobody.
 	void set_up(bool up);
 	bool is_up() const { return READ_ONCE(up_); }
 
 private:
 	World &world_;
+	u8 number_;
 	bool up_ = true;
 	hca_stats stats_{};
 	Shell<hca_dev, Device> shell_;
@@ -407,6 +421,12 @@ public:
 	// Routes may have changed.
 	void fabric_changed();
 	u32 *fabric_gen() { return &fabric_gen_; }
+	u8 next_device() { return ++num_devices_; }
+	Device *device_at(const u8 *gid);
+	// XRC SRQs by device and number.
+	std::map<std::pair<hca_dev *, u32>, hca_srq *> xrc_srqs;
+	// Who has joined a multicast group.
+	std::multimap<u8, Qp *> groups;
 
 	std::vector<Event> take_events();
 	size_t count_events(const Event &e);
@@ -432,6 +452,7 @@ private:
 	std::map<Qp *, u64> timers_;
 	u64 now_ = 0;
 	u32 fabric_gen_ = 1;
+	u8 num_devices_ = 0;
 	u32 seed_ = 0;
 	long allocations_before_;
 	// in the order of construction; destroyed backwards

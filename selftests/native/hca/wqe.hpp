@@ -65,6 +65,32 @@ public:
 		return Wqe(HCA_OPCODE_ATOMIC_CS).remote(addr, rkey).atomic(swap, compare);
 	}
 
+	// To a device of the world, whose GID ends with its number: a datagram's or a DC request's address.
+	Wqe &to(u8 device, u32 qpn, u64 key, bool extended = true)
+	{
+		hca_wqe_av av{};
+		av.key = cpu_to_be64(key);
+		av.dqp = cpu_to_be32(qpn | (extended ? HCA_AV_EXTENDED : 0));
+		av.rgid[15] = device;
+		return append(&av, sizeof(av)), *this;
+	}
+	Wqe &to_group(u8 group, u32 qkey)
+	{
+		hca_wqe_av av{};
+		av.key = cpu_to_be64(u64{qkey} << 32);
+		av.dqp = cpu_to_be32(0xffffff | HCA_AV_EXTENDED);
+		av.rgid[0] = 0xff;
+		av.rgid[15] = group;
+		return append(&av, sizeof(av)), *this;
+	}
+	Wqe &to_srq(u32 srqn)
+	{
+		hca_wqe_xrc xrc{};
+		xrc.srqn = cpu_to_be32(srqn);
+		return append(&xrc, sizeof(xrc)), *this;
+	}
+	Wqe &stream(u16 id) { return stream_ = id, *this; }
+
 	// Both as data segments say it: length 0 is HCA_MMO_MAX.
 	static Wqe memcpy(const Sge &from, const Sge &to)
 	{
@@ -190,6 +216,8 @@ public:
 		ctrl.opmod_idx_opcode = cpu_to_be32(u32{opmod_} << 24 | u32{index} << 8 | opcode_);
 		ctrl.qpn_ds = cpu_to_be32((qpn_ < 0 ? qpn : static_cast<u32>(qpn_)) << 8 | ds);
 		ctrl.fm_ce_se = flags;
+		ctrl.stream[0] = static_cast<u8>(stream_ >> 8);
+		ctrl.stream[1] = static_cast<u8>(stream_);
 		ctrl.imm = cpu_to_be32(imm_);
 		std::memcpy(b.data(), &ctrl, sizeof(ctrl));
 		return b;
@@ -213,6 +241,7 @@ private:
 	bool signaled_ = true;
 	bool solicited_ = false;
 	u32 imm_ = 0;
+	u16 stream_ = 0;
 	int ds_ = -1;
 	long qpn_ = -1;
 	std::vector<u8> bytes_;
