@@ -30,6 +30,98 @@ static int check_request(const struct ib_cq_init_attr *attr, const struct mlx5_i
 }
 
 /**
+ * tally_cq_make - start a queue that nobody finds yet
+ * @cq: zeroed but for its context and its memory, which is mapped
+ * @entries: power of two
+ * @cqe_size: 64 or 128
+ *
+ * Return: 0, then tally_cq_unmake() undoes it and unmaps the memory; or -ENOMEM, then the memory is the caller's.
+ */
+int tally_cq_make(struct tally_cq *cq, u32 entries, u32 cqe_size)
+{
+	struct tally_dev *dev = to_tdev(cq->ctx->ib.device);
+	int ret;
+
+	mutex_init(&cq->resize_lock);
+	INIT_LIST_HEAD(&cq->uar_link);
+	ret = tally_res_init(&cq->res, &dev->cqs, cq->ctx);
+	if (ret)
+		return ret;
+	hca_cq_init(&cq->hca, &dev->hca, cq->ring.addr, entries, cqe_size, cq->dbrec.addr);
+	return 0;
+}
+
+/**
+ * tally_cq_publish - commands and doorbells find the queue from here on
+ * @cq: made
+ */
+void tally_cq_publish(struct tally_cq *cq)
+{
+	tally_res_publish(&cq->res);
+	tally_uar_add_cq(cq->ctx, cq);
+}
+
+/**
+ * tally_cq_unmake - end of a queue
+ * @cq: made, published or not; no QP of the verbs' uses it any more
+ *
+ * Return: 0, or -EBUSY while a QP made by a command uses it.
+ */
+int tally_cq_unmake(struct tally_cq *cq)
+{
+	int ret;
+
+	ret = tally_res_hide(&cq->res);
+	if (ret)
+		return ret;
+	/* Then no doorbell that found it by number is arming it any more. */
+	if (!list_empty(&cq->uar_link))
+		tally_uar_del_cq(cq);
+	tally_res_release(&cq->res);
+	tally_dbrec_unmap(&cq->dbrec, cq->ctx);
+	tally_ring_unmap(&cq->ring);
+	return 0;
+}
+
+/**
+ * tally_cq_get - a queue by its number, to make something that completes there
+ * @ctx: whose it must be
+ * @cqn: any value
+ *
+ * Return: the queue, for tally_cq_put(), or NULL.
+ */
+struct tally_cq *tally_cq_get(struct tally_ucontext *ctx, u32 cqn)
+{
+	struct tally_res *res = tally_res_get(&to_tdev(ctx->ib.device)->cqs, ctx, cqn);
+
+	return res ? container_of(res, struct tally_cq, res) : NULL;
+}
+
+/**
+ * tally_cq_put - undo tally_cq_get()
+ * @cq: the queue, or NULL
+ */
+void tally_cq_put(struct tally_cq *cq)
+{
+	if (cq)
+		tally_res_put(&cq->res);
+}
+
+static int map_memory(struct tally_cq *cq, const struct mlx5_ib_create_cq *req, u32 entries)
+{
+	int ret;
+
+	ret = tally_ring_map(&cq->ring, cq->ib.device, req->buf_addr, (size_t)entries * req->cqe_size,
+			     IB_ACCESS_LOCAL_WRITE);
+	if (ret)
+		return ret;
+	ret = tally_dbrec_map(&cq->dbrec, cq->ctx, req->db_addr, 2 * sizeof(__be32));
+	if (ret)
+		tally_ring_unmap(&cq->ring);
+	return ret;
+}
+
+/**
  * tally_create_cq - ib_device_ops.create_cq
  * @ib: the queue
  * @attr: how large
@@ -40,8 +132,6 @@ static int check_request(const struct ib_cq_init_attr *attr, const struct mlx5_i
 int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_CREATE_CQ_ATTRS *attrs)
 {
 	struct ib_udata *udata = tally_create_cq_udata(attrs);
-	struct tally_ucontext *ctx = rdma_udata_to_drv_context(udata, struct tally_ucontext, ib);
-	struct tally_dev *dev = to_tdev(ib->device);
 	struct tally_cq *cq = to_tcq(ib);
 	struct mlx5_ib_create_cq_resp resp = {};
 	struct mlx5_ib_create_cq req;
@@ -58,37 +148,26 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
 	if (ret)
 		return ret;
 
-	cq->ctx = ctx;
-	mutex_init(&cq->resize_lock);
-	ret = tally_ring_map(&cq->ring, ib->device, req.buf_addr, (size_t)entries * req.cqe_size,
-			     IB_ACCESS_LOCAL_WRITE);
+	cq->ctx = rdma_udata_to_drv_context(udata, struct tally_ucontext, ib);
+	ret = map_memory(cq, &req, entries);
 	if (ret)
 		return ret;
-	ret = tally_dbrec_map(&cq->dbrec, ctx, req.db_addr, 2 * sizeof(__be32));
-	if (ret)
-		goto err_ring;
-	ret = hca_table_reserve(&dev->cqs, &cq->cqn);
-	if (ret)
-		goto err_dbrec;
-	hca_cq_init(&cq->hca, &dev->hca, cq->ring.addr, entries, req.cqe_size, cq->dbrec.addr);
+	ret = tally_cq_make(cq, entries, req.cqe_size);
+	if (ret) {
+		tally_dbrec_unmap(&cq->dbrec, cq->ctx);
+		tally_ring_unmap(&cq->ring);
+		return ret;
+	}
 	cq->hca.ignore_overrun = attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
 	cq->hca.timestamps = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	ib->cqe = entries - 1;
 
-	resp.cqn = cq->cqn;
+	resp.cqn = cq->res.number;
 	ret = tally_udata_put(&resp, sizeof(resp), udata);
 	if (ret)
-		goto err_number;
-	hca_table_publish(&dev->cqs, cq->cqn, cq);
-	tally_uar_add_cq(ctx, cq);
-	return 0;
-
-err_number:
-	hca_table_release(&dev->cqs, cq->cqn);
-err_dbrec:
-	tally_dbrec_unmap(&cq->dbrec, ctx);
-err_ring:
-	tally_ring_unmap(&cq->ring);
+		tally_cq_unmake(cq);
+	else
+		tally_cq_publish(cq);
 	return ret;
 }
 
@@ -139,21 +218,12 @@ out:
 
 /**
  * tally_destroy_cq - ib_device_ops.destroy_cq
- * @ib: no QP uses it any more
+ * @ib: the queue
  * @udata: unused
  *
- * Return: 0.
+ * Return: as tally_cq_unmake().
  */
 int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
 {
-	struct tally_cq *cq = to_tcq(ib);
-	struct tally_dev *dev = to_tdev(ib->device);
-
-	hca_table_hide(&dev->cqs, cq->cqn);
-	/* Then no doorbell that found it by number is arming it any more. */
-	tally_uar_del_cq(cq);
-	hca_table_release(&dev->cqs, cq->cqn);
-	tally_dbrec_unmap(&cq->dbrec, cq->ctx);
-	tally_ring_unmap(&cq->ring);
-	return 0;
+	return tally_cq_unmake(to_tcq(ib));
 }

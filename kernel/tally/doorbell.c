@@ -128,14 +128,14 @@ void tally_uars_arm_all(struct tally_uars *uars)
 static void arm(struct tally_uar *uar, bool hinted, u64 word)
 {
 	struct tally_uars *uars = uar->uars;
-	struct tally_cq *cq = NULL;
+	struct tally_res *res = NULL;
 
 	tally_stat_inc(uars->dev, TALLY_STAT_CQ_ARMS);
 	rcu_read_lock();
 	if (hinted)
-		cq = hca_table_lookup(&uars->dev->cqs, be64_to_cpu((__force __be64)word) & 0xffffff);
-	if (cq && READ_ONCE(cq->ctx) == uars->ctx)
-		hca_cq_arm(&cq->hca);
+		res = hca_table_lookup(&uars->dev->cqs, be64_to_cpu((__force __be64)word) & 0xffffff);
+	if (res && READ_ONCE(res->ctx) == uars->ctx)
+		hca_cq_arm(&container_of(res, struct tally_cq, res)->hca);
 	else
 		tally_uars_arm_all(uars);
 	rcu_read_unlock();

@@ -198,26 +198,19 @@ static int put_response(struct ib_udata *udata)
 }
 
 /**
- * tally_modify_qp - ib_device_ops.modify_qp
- * @ib: the queue pair
- * @attr: new values
- * @mask: which of them
- * @udata: the library's part, which asks for nothing here
+ * tally_qp_modify - a transition, by a verb or by a command
+ * @qp: the queue pair
+ * @attr: new values; addresses have been resolved
+ * @mask: which of them, IB_QP_ATTR_STANDARD_BITS
+ * @udata: to be answered before anything is changed, or NULL
  *
  * Return: 0; -EINVAL for a transition or a value that is not allowed; -EOPNOTSUPP for what the device does not
  *	have; -EFAULT.
  */
-int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+int tally_qp_modify(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
 {
-	struct tally_qp *qp = to_tqp(ib);
 	enum ib_qp_state cur, new;
 	int ret;
-
-	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
-		return -EOPNOTSUPP;
-	ret = get_request(udata);
-	if (ret)
-		return ret;
 
 	mutex_lock(&qp->lock);
 	cur = READ_ONCE(qp->hca.state);
@@ -236,6 +229,25 @@ int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct 
 	if (!ret && mask & IB_QP_STATE && (new == IB_QPS_RTS || new == IB_QPS_SQD))
 		tally_engine_kick(qp);
 	return ret;
+}
+
+/**
+ * tally_modify_qp - ib_device_ops.modify_qp
+ * @ib: the queue pair
+ * @attr: new values
+ * @mask: which of them
+ * @udata: the library's part, which asks for nothing here
+ *
+ * Return: as tally_qp_modify().
+ */
+int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_udata *udata)
+{
+	int ret;
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	ret = get_request(udata);
+	return ret ? ret : tally_qp_modify(to_tqp(ib), attr, mask, udata);
 }
 
 static enum ib_qp_state current_state(struct tally_qp *qp, bool *draining)

@@ -71,7 +71,17 @@ static u32 user_index(const struct tally_ucontext *ctx, const struct ib_qp_init_
 {
 	if (ctx->cqe_version)
 		return req->uidx & 0xffffff;
-	return init->srq ? to_tsrq(init->srq)->srqn : 0;
+	return init->srq ? to_tsrq(init->srq)->res.number : 0;
+}
+
+/**
+ * tally_qp_unmap - give a QP's memory back
+ * @qp: nobody uses it; its rings and its doorbell record are mapped or not
+ */
+void tally_qp_unmap(struct tally_qp *qp)
+{
+	tally_dbrec_unmap(&qp->dbrec, qp->ctx);
+	tally_ring_unmap(&qp->ring);
 }
 
 static int map_memory(struct tally_qp *qp, const struct mlx5_ib_create_qp *req, const struct shape *shape)
@@ -85,21 +95,59 @@ static int map_memory(struct tally_qp *qp, const struct mlx5_ib_create_qp *req, 
 		return ret;
 	ret = tally_dbrec_map(&qp->dbrec, qp->ctx, req->db_addr, 2 * sizeof(__be32));
 	if (ret)
-		tally_ring_unmap(&qp->ring);
+		tally_qp_unmap(qp);
 	return ret;
 }
 
-static void unmap_memory(struct tally_qp *qp)
+/**
+ * tally_qp_make - a queue pair in RESET that nobody finds and no doorbell reaches yet
+ * @qp: zeroed but for its device, its context and its memory, which is mapped
+ * @cfg: how; gets the number
+ *
+ * tally_bfreg_bind() and then hca_qp_publish() follow.
+ *
+ * Return: 0, then tally_qp_unmake() undoes it and unmaps the memory; or -ENOMEM, then the memory is the caller's.
+ */
+int tally_qp_make(struct tally_qp *qp, struct hca_qp_config *cfg)
 {
-	tally_dbrec_unmap(&qp->dbrec, qp->ctx);
-	tally_ring_unmap(&qp->ring);
+	struct tally_dev *dev = to_tdev(qp->ib.device);
+	int ret;
+
+	mutex_init(&qp->lock);
+	ret = hca_table_reserve(&dev->hca.qps, &qp->ib.qp_num);
+	if (ret)
+		return ret;
+	cfg->qpn = qp->ib.qp_num;
+	hca_qp_init(&qp->hca, &dev->hca, cfg);
+	tally_work_init(qp);
+	return 0;
 }
 
-static void init_hca(struct tally_qp *qp, const struct ib_qp_init_attr *init, const struct mlx5_ib_create_qp *req,
-		     const struct shape *shape)
+/**
+ * tally_qp_unmake - end of a queue pair
+ * @qp: made, in any state
+ *
+ * Doorbells go first, and with the grace period they take, peers that found it by number; then the engine.
+ * Then nobody is left who could touch its memory, its CQs or its counters.
+ */
+void tally_qp_unmake(struct tally_qp *qp)
+{
+	const struct hca_qp_attr reset = { .mask = HCA_ATTR_STATE, .state = HCA_QPS_RESET };
+
+	hca_qp_unpublish(&qp->hca);
+	tally_bfreg_unbind(qp);
+	tally_engine_forget(qp);
+	hca_qp_modify(&qp->hca, READ_ONCE(qp->hca.state), &reset);
+
+	tally_qp_put_cntrs(qp);
+	hca_table_release(&to_tdev(qp->ib.device)->hca.qps, qp->ib.qp_num);
+	tally_qp_unmap(qp);
+}
+
+static int make(struct tally_qp *qp, const struct ib_qp_init_attr *init, const struct mlx5_ib_create_qp *req,
+		const struct shape *shape)
 {
 	struct hca_qp_config cfg = {
-		.qpn = qp->ib.qp_num,
 		.pdn = to_tpd(qp->ib.pd)->res.number,
 		.type = HCA_QP_RC,
 		.user_index = user_index(qp->ctx, init, req),
@@ -117,7 +165,7 @@ static void init_hca(struct tally_qp *qp, const struct ib_qp_init_attr *init, co
 		cfg.rq_buf = qp->ring.addr;
 	if (cfg.sq_slots)
 		cfg.sq_buf = qp->ring.addr + shape->rq_bytes;
-	hca_qp_init(&qp->hca, &to_tdev(qp->ib.device)->hca, &cfg);
+	return tally_qp_make(qp, &cfg);
 }
 
 /**
@@ -131,8 +179,6 @@ static void init_hca(struct tally_qp *qp, const struct ib_qp_init_attr *init, co
  */
 int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
-	struct tally_ucontext *ctx = rdma_udata_to_drv_context(udata, struct tally_ucontext, ib);
-	struct tally_dev *dev = to_tdev(ib->device);
 	struct tally_qp *qp = to_tqp(ib);
 	struct mlx5_ib_create_qp_resp resp = {};
 	struct mlx5_ib_create_qp req;
@@ -146,39 +192,29 @@ int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_ud
 	if (ret)
 		return ret;
 
-	qp->ctx = ctx;
+	qp->ctx = rdma_udata_to_drv_context(udata, struct tally_ucontext, ib);
 	init->cap.max_recv_wr = req.rq_wqe_count;
 	init->cap.max_recv_sge = req.rq_wqe_count ? (1u << req.rq_wqe_shift) / sizeof(struct hca_wqe_data) : 0;
 	qp->cap = init->cap;
 	qp->sig_type = init->sq_sig_type;
-	mutex_init(&qp->lock);
 	ret = map_memory(qp, &req, &shape);
 	if (ret)
 		return ret;
-	ret = hca_table_reserve(&dev->hca.qps, &ib->qp_num);
-	if (ret)
-		goto err_memory;
-	init_hca(qp, init, &req, &shape);
-	tally_work_init(qp);
+	ret = make(qp, init, &req, &shape);
+	if (ret) {
+		tally_qp_unmap(qp);
+		return ret;
+	}
 	if (req.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX)
 		ret = tally_bfreg_bind_page(qp, req.bfreg_index);
 	else
 		ret = tally_bfreg_bind(qp, &resp.bfreg_index);
+	if (!ret)
+		ret = tally_udata_put(&resp, sizeof(resp), udata);
 	if (ret)
-		goto err_number;
-	ret = tally_udata_put(&resp, sizeof(resp), udata);
-	if (ret)
-		goto err_bfreg;
-	hca_qp_publish(&qp->hca);
-	return 0;
-
-err_bfreg:
-	tally_bfreg_unbind(qp);
-	tally_engine_forget(qp);
-err_number:
-	hca_table_release(&dev->hca.qps, ib->qp_num);
-err_memory:
-	unmap_memory(qp);
+		tally_qp_unmake(qp);
+	else
+		hca_qp_publish(&qp->hca);
 	return ret;
 }
 
@@ -187,24 +223,10 @@ err_memory:
  * @ib: the queue pair, in any state
  * @udata: unused
  *
- * Doorbells go first, and with the grace period they take, peers that found it by number; then the engine.
- * Then nobody is left who could touch its memory, its CQs or its counters.
- *
  * Return: 0.
  */
 int tally_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 {
-	struct tally_qp *qp = to_tqp(ib);
-	struct tally_dev *dev = to_tdev(ib->device);
-	const struct hca_qp_attr reset = { .mask = HCA_ATTR_STATE, .state = HCA_QPS_RESET };
-
-	hca_qp_unpublish(&qp->hca);
-	tally_bfreg_unbind(qp);
-	tally_engine_forget(qp);
-	hca_qp_modify(&qp->hca, READ_ONCE(qp->hca.state), &reset);
-
-	tally_qp_put_cntrs(qp);
-	hca_table_release(&dev->hca.qps, ib->qp_num);
-	unmap_memory(qp);
+	tally_qp_unmake(to_tqp(ib));
 	return 0;
 }

@@ -62,7 +62,7 @@ int tally_fill_res_cq(struct sk_buff *msg, struct ib_cq *ib)
 
 	if (!nest)
 		return -EMSGSIZE;
-	return end(msg, nest, put(msg, "cqn", cq->cqn) || put(msg, "cqe_size", READ_ONCE(cq->hca.cqe_size)) ||
+	return end(msg, nest, put(msg, "cqn", cq->res.number) || put(msg, "cqe_size", READ_ONCE(cq->hca.cqe_size)) ||
 			      put(msg, "pi", READ_ONCE(cq->hca.pi)) || put(msg, "armed", READ_ONCE(cq->hca.armed)) ||
 			      put(msg, "error", READ_ONCE(cq->hca.error)));
 }

@@ -16,6 +16,84 @@ static int ring_shape(const struct ib_srq_attr *attr, u32 *entries, u8 *shift)
 }
 
 /**
+ * tally_srq_make - start a queue that nobody finds yet
+ * @srq: zeroed but for its context and its memory, which is mapped
+ * @pdn: protection domain of its buffers
+ * @entries: power of two
+ * @shift: log2 of a WQE's size
+ *
+ * Return: 0, then tally_srq_unmake() undoes it and unmaps the memory; or -ENOMEM, then the memory is the caller's.
+ */
+int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift)
+{
+	struct tally_dev *dev = to_tdev(srq->ctx->ib.device);
+	int ret;
+
+	ret = tally_res_init(&srq->res, &dev->srqs, srq->ctx);
+	if (ret)
+		return ret;
+	hca_srq_init(&srq->hca, &dev->hca, pdn, srq->ring.addr, entries, shift, srq->dbrec.addr);
+	srq->max_sge = ((1u << shift) - sizeof(struct hca_wqe_srq_next)) / sizeof(struct hca_wqe_data);
+	return 0;
+}
+
+/**
+ * tally_srq_unmake - end of a queue
+ * @srq: made, published or not; no QP of the verbs' uses it any more
+ *
+ * Return: 0, or -EBUSY while a QP made by a command uses it.
+ */
+int tally_srq_unmake(struct tally_srq *srq)
+{
+	int ret;
+
+	ret = tally_res_hide(&srq->res);
+	if (ret)
+		return ret;
+	tally_res_release(&srq->res);
+	tally_dbrec_unmap(&srq->dbrec, srq->ctx);
+	tally_ring_unmap(&srq->ring);
+	return 0;
+}
+
+/**
+ * tally_srq_get - a queue by its number, to make something that receives from it
+ * @ctx: whose it must be
+ * @srqn: any value
+ *
+ * Return: the queue, for tally_srq_put(), or NULL.
+ */
+struct tally_srq *tally_srq_get(struct tally_ucontext *ctx, u32 srqn)
+{
+	struct tally_res *res = tally_res_get(&to_tdev(ctx->ib.device)->srqs, ctx, srqn);
+
+	return res ? container_of(res, struct tally_srq, res) : NULL;
+}
+
+/**
+ * tally_srq_put - undo tally_srq_get()
+ * @srq: the queue, or NULL
+ */
+void tally_srq_put(struct tally_srq *srq)
+{
+	if (srq)
+		tally_res_put(&srq->res);
+}
+
+static int map_memory(struct tally_srq *srq, const struct mlx5_ib_create_srq *req, size_t size)
+{
+	int ret;
+
+	ret = tally_ring_map(&srq->ring, srq->ib.device, req->buf_addr, size, IB_ACCESS_LOCAL_WRITE);
+	if (ret)
+		return ret;
+	ret = tally_dbrec_map(&srq->dbrec, srq->ctx, req->db_addr, sizeof(__be32));
+	if (ret)
+		tally_ring_unmap(&srq->ring);
+	return ret;
+}
+
+/**
  * tally_create_srq - ib_device_ops.create_srq
  * @ib: the queue
  * @init: how large
@@ -25,8 +103,6 @@ static int ring_shape(const struct ib_srq_attr *attr, u32 *entries, u8 *shift)
  */
 int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib_udata *udata)
 {
-	struct tally_ucontext *ctx = rdma_udata_to_drv_context(udata, struct tally_ucontext, ib);
-	struct tally_dev *dev = to_tdev(ib->device);
 	struct tally_srq *srq = to_tsrq(ib);
 	struct mlx5_ib_create_srq_resp resp = {};
 	struct mlx5_ib_create_srq req;
@@ -49,35 +125,27 @@ int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib
 	if (!IS_ALIGNED(req.buf_addr, 1u << TALLY_MIN_SRQ_SHIFT))
 		return -EINVAL;
 
-	srq->ctx = ctx;
-	ret = tally_ring_map(&srq->ring, ib->device, req.buf_addr, (size_t)entries << shift, IB_ACCESS_LOCAL_WRITE);
+	srq->ctx = rdma_udata_to_drv_context(udata, struct tally_ucontext, ib);
+	ret = map_memory(srq, &req, (size_t)entries << shift);
 	if (ret)
 		return ret;
-	ret = tally_dbrec_map(&srq->dbrec, ctx, req.db_addr, sizeof(__be32));
-	if (ret)
-		goto err_ring;
-	ret = hca_table_reserve(&dev->srqs, &srq->srqn);
-	if (ret)
-		goto err_dbrec;
-	hca_srq_init(&srq->hca, &dev->hca, to_tpd(ib->pd)->res.number, srq->ring.addr, entries, shift, srq->dbrec.addr);
-	srq->max_sge = ((1u << shift) - sizeof(struct hca_wqe_srq_next)) / sizeof(struct hca_wqe_data);
+	ret = tally_srq_make(srq, to_tpd(ib->pd)->res.number, entries, shift);
+	if (ret) {
+		tally_dbrec_unmap(&srq->dbrec, srq->ctx);
+		tally_ring_unmap(&srq->ring);
+		return ret;
+	}
 
-	resp.srqn = srq->srqn;
+	resp.srqn = srq->res.number;
 	ret = tally_udata_put(&resp, sizeof(resp), udata);
-	if (ret)
-		goto err_number;
-	hca_table_publish(&dev->srqs, srq->srqn, srq);
+	if (ret) {
+		tally_srq_unmake(srq);
+		return ret;
+	}
+	tally_res_publish(&srq->res);
 	init->attr.max_wr = entries - 1;
 	init->attr.max_sge = srq->max_sge;
 	return 0;
-
-err_number:
-	hca_table_release(&dev->srqs, srq->srqn);
-err_dbrec:
-	tally_dbrec_unmap(&srq->dbrec, ctx);
-err_ring:
-	tally_ring_unmap(&srq->ring);
-	return ret;
 }
 
 /**
@@ -123,19 +191,12 @@ int tally_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr)
 
 /**
  * tally_destroy_srq - ib_device_ops.destroy_srq
- * @ib: no QP uses it any more
+ * @ib: the queue
  * @udata: unused
  *
- * Return: 0.
+ * Return: as tally_srq_unmake().
  */
 int tally_destroy_srq(struct ib_srq *ib, struct ib_udata *udata)
 {
-	struct tally_srq *srq = to_tsrq(ib);
-	struct tally_dev *dev = to_tdev(ib->device);
-
-	hca_table_hide(&dev->srqs, srq->srqn);
-	hca_table_release(&dev->srqs, srq->srqn);
-	tally_dbrec_unmap(&srq->dbrec, srq->ctx);
-	tally_ring_unmap(&srq->ring);
-	return 0;
+	return tally_srq_unmake(to_tsrq(ib));
 }

@@ -85,9 +85,9 @@ struct tally_stats {
  * @engine: its thread
  * @stats: the driver's own, per CPU
  * @ndev: only to be compared with; ib_core holds the reference, and only until the device is unregistered
- * @cqs: struct tally_cq by number
- * @srqs: struct tally_srq by number
- * @pds: struct tally_pd by number, as struct tally_res
+ * @cqs: CQs by number, as struct tally_res
+ * @srqs: SRQs by number, likewise
+ * @pds: PDs by number, likewise
  * @umems: memory registered for commands, likewise
  * @res_lock: who uses what by number, see res.c; a leaf but for the tables' own locks
  * @key_variant: lower 8 bits of the next memory key
@@ -285,11 +285,11 @@ struct tally_mw {
 
 /**
  * struct tally_cq - a completion queue
- * @ib: what ib_core knows of it
+ * @ib: what ib_core knows of it; zeroed in one that a command has made
  * @hca: the queue itself
- * @cqn: number
+ * @res: its number
  * @ctx: whose it is
- * @uar_link: CQs of a context, under the lock in struct tally_uars
+ * @uar_link: CQs of a context, under the lock in struct tally_uars; empty until it is published
  * @ring: the entries
  * @dbrec: consumer index and arm record
  * @resize_lock: one resize at a time; covers @ring
@@ -297,7 +297,7 @@ struct tally_mw {
 struct tally_cq {
 	struct ib_cq ib;
 	struct hca_cq hca;
-	u32 cqn;
+	struct tally_res res;
 	struct tally_ucontext *ctx;
 	struct list_head uar_link;
 	struct tally_ring ring;
@@ -307,9 +307,9 @@ struct tally_cq {
 
 /**
  * struct tally_srq - a shared receive queue
- * @ib: what ib_core knows of it
+ * @ib: what ib_core knows of it; zeroed in one that a command has made
  * @hca: the queue itself
- * @srqn: number
+ * @res: its number
  * @ctx: whose it is
  * @ring: WQEs
  * @dbrec: producer index
@@ -318,7 +318,7 @@ struct tally_cq {
 struct tally_srq {
 	struct ib_srq ib;
 	struct hca_srq hca;
-	u32 srqn;
+	struct tally_res res;
 	struct tally_ucontext *ctx;
 	struct tally_ring ring;
 	struct tally_dbrec dbrec;
@@ -327,7 +327,7 @@ struct tally_srq {
 
 /**
  * struct tally_qp - a queue pair
- * @ib: what ib_core knows of it
+ * @ib: what ib_core knows of it; of one that a command has made, only the device and the number are set
  * @hca: the queues and the state
  * @work: its place in the engine
  * @bfreg: its doorbell register
@@ -526,11 +526,20 @@ int tally_alloc_mw(struct ib_mw *ib, struct ib_udata *udata);
 int tally_dealloc_mw(struct ib_mw *ib);
 
 /* cq.c */
+int tally_cq_make(struct tally_cq *cq, u32 entries, u32 cqe_size);
+void tally_cq_publish(struct tally_cq *cq);
+int tally_cq_unmake(struct tally_cq *cq);
+struct tally_cq *tally_cq_get(struct tally_ucontext *ctx, u32 cqn);
+void tally_cq_put(struct tally_cq *cq);
 int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_CREATE_CQ_ATTRS *attrs);
 int tally_resize_cq(struct ib_cq *ib, int entries, struct ib_udata *udata);
 int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata);
 
 /* srq.c */
+int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift);
+int tally_srq_unmake(struct tally_srq *srq);
+struct tally_srq *tally_srq_get(struct tally_ucontext *ctx, u32 srqn);
+void tally_srq_put(struct tally_srq *srq);
 int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib_udata *udata);
 int tally_modify_srq(struct ib_srq *ib, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
 		     struct ib_udata *udata);
@@ -538,10 +547,14 @@ int tally_query_srq(struct ib_srq *ib, struct ib_srq_attr *attr);
 int tally_destroy_srq(struct ib_srq *ib, struct ib_udata *udata);
 
 /* qp.c */
+void tally_qp_unmap(struct tally_qp *qp);
+int tally_qp_make(struct tally_qp *qp, struct hca_qp_config *cfg);
+void tally_qp_unmake(struct tally_qp *qp);
 int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_udata *udata);
 int tally_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
 
 /* modify_qp.c */
+int tally_qp_modify(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
 int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
 int tally_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_qp_init_attr *init);
 
