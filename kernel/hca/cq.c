@@ -60,9 +60,22 @@ static void put(struct hca_cq *cq, const struct hca_cqe *e)
 static void fire(struct hca_cq *cq)
 {
 	cq->armed = HCA_CQ_UNARMED;
+	cq->waiting = 0;
 	cq->fired_sn = cq->arm_sn;
 	hca_stats_add(cq->dev->stats, HCA_STAT_EVENTS, 1);
 	cq->dev->ops->cq_event(cq);
+}
+
+/* What it is armed for has come, @count times by now: raise the event, or see to it that it is raised later. */
+static void matched(struct hca_cq *cq, u32 count)
+{
+	bool first = !cq->waiting;
+
+	cq->waiting = count;
+	if (likely(!cq->max_ns) || (cq->max_count && count >= cq->max_count))
+		fire(cq);
+	else if (first)
+		cq->dev->ops->cq_timer(cq, cq->max_ns);
 }
 
 bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c)
@@ -100,7 +113,7 @@ bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c)
 	if (urgent)
 		cq->solicited_pi = cq->pi;
 	if (unlikely(cq->armed == HCA_CQ_ARMED || (cq->armed == HCA_CQ_ARMED_SOLICITED && urgent)))
-		fire(cq);
+		matched(cq, cq->waiting + 1);
 	spin_unlock(&cq->lock);
 	return true;
 
@@ -124,8 +137,27 @@ void hca_cq_arm(struct hca_cq *cq)
 	cq->armed = word & HCA_CQ_ARM_SOLICITED ? HCA_CQ_ARMED_SOLICITED : HCA_CQ_ARMED;
 	/* What came after the armed index has been missed: that is the event. */
 	if (cq->armed == HCA_CQ_ARMED ? behind != 0 : cq->pi - cq->solicited_pi < behind)
-		fire(cq);
+		matched(cq, max(cq->waiting, cq->armed == HCA_CQ_ARMED ? behind : 1));
 out:
+	spin_unlock(&cq->lock);
+}
+
+void hca_cq_moderate(struct hca_cq *cq, u16 count, u64 ns)
+{
+	spin_lock(&cq->lock);
+	cq->max_count = count;
+	cq->max_ns = ns;
+	/* A timer that runs already goes on. */
+	if (cq->waiting)
+		matched(cq, cq->waiting);
+	spin_unlock(&cq->lock);
+}
+
+void hca_cq_timer(struct hca_cq *cq)
+{
+	spin_lock(&cq->lock);
+	if (cq->waiting)
+		fire(cq);
 	spin_unlock(&cq->lock);
 }
 

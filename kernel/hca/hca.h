@@ -84,6 +84,8 @@ enum hca_event {
  *
  * All of them are called with locks held: they may not sleep and not call back into the HCA.
  * @cq_event: an armed CQ got what it was armed for
+ * @cq_timer: hca_cq_timer() should be called on the CQ after @ns; a later call replaces it.  Only of a CQ that
+ *	hca_cq_moderate() was called on.
  * @cq_error: a CQ overran; it takes no more completions
  * @srq_limit: an SRQ fell below its limit; the limit is disarmed
  * @qp_event: something happened to a QP
@@ -100,6 +102,7 @@ enum hca_event {
  */
 struct hca_ops {
 	void (*cq_event)(struct hca_cq *cq);
+	void (*cq_timer)(struct hca_cq *cq, u64 ns);
 	void (*cq_error)(struct hca_cq *cq);
 	void (*srq_limit)(struct hca_srq *srq);
 	void (*qp_event)(struct hca_qp *qp, enum hca_event event);
@@ -478,6 +481,9 @@ enum hca_cq_arm { HCA_CQ_UNARMED, HCA_CQ_ARMED_SOLICITED, HCA_CQ_ARMED };
  * @arm_sn: sequence number of the arm in force
  * @fired_sn: sequence number (2 bits) of the arm that the last event answered; user space uses the next one
  *	when it has taken the event, and arming again before that asks for nothing new.  HCA_CQ_NO_SN: none yet.
+ * @max_count: completions that an event may wait for; 0: any number
+ * @max_ns: how long it may wait; 0: not at all
+ * @waiting: completions that the armed event could have been raised for; nonzero: ops.cq_timer() was called
  * @error: overran
  * @ignore_overrun: never check the consumer index
  * @timestamps: successful completions say when they happened, which costs a look at the clock each
@@ -495,6 +501,9 @@ struct hca_cq {
 	u8 armed;
 	u8 arm_sn;
 	u8 fired_sn;
+	u16 max_count;
+	u64 max_ns;
+	u32 waiting;
 	bool error;
 	bool ignore_overrun;
 	bool timestamps;
@@ -533,6 +542,23 @@ int hca_cq_resize(struct hca_cq *cq, void *buf, u32 entries, u32 cqe_size);
  * Raises the event at once if what is armed for is there already.
  */
 void hca_cq_arm(struct hca_cq *cq);
+
+/**
+ * hca_cq_moderate - raise events for several completions at a time
+ * @cq: the CQ
+ * @count: as soon as so many have come; 0: however many have
+ * @ns: at the latest so long after the first of them; 0 ends moderation, whatever @count is, since an event
+ *	that only waits for a number may never come
+ */
+void hca_cq_moderate(struct hca_cq *cq, u16 count, u64 ns);
+
+/**
+ * hca_cq_timer - the time asked for by ops.cq_timer() is over
+ * @cq: the CQ
+ *
+ * Process context.  Too early a call does no harm but raises the event early.
+ */
+void hca_cq_timer(struct hca_cq *cq);
 
 /* ---- receive queues ---- */
 

@@ -29,6 +29,18 @@ static int check_request(const struct ib_cq_init_attr *attr, const struct mlx5_i
 	return 0;
 }
 
+static void timer_work(struct work_struct *work)
+{
+	hca_cq_timer(&container_of(work, struct tally_cq, timer_work)->hca);
+}
+
+/* In the hard interrupt, where the queue's lock must not be taken. */
+static enum hrtimer_restart timer_fired(struct hrtimer *timer)
+{
+	queue_work(system_highpri_wq, &container_of(timer, struct tally_cq, timer)->timer_work);
+	return HRTIMER_NORESTART;
+}
+
 /**
  * tally_cq_make - start a queue that nobody finds yet
  * @cq: zeroed but for its context and its memory, which is mapped
@@ -44,6 +56,8 @@ int tally_cq_make(struct tally_cq *cq, u32 entries, u32 cqe_size)
 
 	mutex_init(&cq->resize_lock);
 	INIT_LIST_HEAD(&cq->uar_link);
+	hrtimer_setup(&cq->timer, timer_fired, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	INIT_WORK(&cq->timer_work, timer_work);
 	ret = tally_res_init(&cq->res, &dev->cqs, cq->ctx);
 	if (ret)
 		return ret;
@@ -77,6 +91,9 @@ int tally_cq_unmake(struct tally_cq *cq)
 	/* Then no doorbell that found it by number is arming it any more. */
 	if (!list_empty(&cq->uar_link))
 		tally_uar_del_cq(cq);
+	/* Nor does anything start the timer. */
+	hrtimer_cancel(&cq->timer);
+	cancel_work_sync(&cq->timer_work);
 	tally_res_release(&cq->res);
 	tally_dbrec_unmap(&cq->dbrec, cq->ctx);
 	tally_ring_unmap(&cq->ring);
@@ -169,6 +186,22 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
 	else
 		tally_cq_publish(cq);
 	return ret;
+}
+
+/**
+ * tally_modify_cq - ib_device_ops.modify_cq
+ * @ib: the queue
+ * @count: completions that an event waits for, see hca_cq_moderate()
+ * @usecs: how long it waits for them
+ *
+ * Return: 0 or -EINVAL.
+ */
+int tally_modify_cq(struct ib_cq *ib, u16 count, u16 usecs)
+{
+	if (usecs > TALLY_MAX_CQ_USECS)
+		return -EINVAL;
+	hca_cq_moderate(&to_tcq(ib)->hca, count, (u64)usecs * NSEC_PER_USEC);
+	return 0;
 }
 
 /**

@@ -51,6 +51,10 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_pkeys = 1,
 		.local_ca_ack_delay = 16,
 		.max_dm_size = TALLY_MAX_DM_SIZE,
+		.cq_caps = {
+			.max_cq_moderation_count = TALLY_MAX_CQ_COUNT,
+			.max_cq_moderation_period = TALLY_MAX_CQ_USECS,
+		},
 		.timestamp_mask = TALLY_TIMESTAMP_MASK,
 		.hca_core_clock = TALLY_CLOCK_KHZ,
 	};
@@ -154,6 +158,7 @@ static const struct ib_device_ops tally_ops = {
 	.dealloc_dm = tally_dealloc_dm,
 	.reg_dm_mr = tally_reg_dm_mr,
 	.create_cq = tally_create_cq,
+	.modify_cq = tally_modify_cq,
 	.resize_cq = tally_resize_cq,
 	.destroy_cq = tally_destroy_cq,
 	.create_srq = tally_create_srq,

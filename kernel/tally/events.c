@@ -10,6 +10,11 @@ static void cq_event(struct hca_cq *hca)
 		cq->comp_handler(cq, cq->cq_context);
 }
 
+static void cq_timer(struct hca_cq *hca, u64 ns)
+{
+	hrtimer_start(&hca_to_tcq(hca)->timer, ns_to_ktime(ns), HRTIMER_MODE_REL);
+}
+
 static void cq_error(struct hca_cq *hca)
 {
 	struct ib_cq *cq = &hca_to_tcq(hca)->ib;
@@ -59,6 +64,7 @@ static void timer(struct hca_qp *hca, u64 ns)
 
 const struct hca_ops tally_hca_ops = {
 	.cq_event = cq_event,
+	.cq_timer = cq_timer,
 	.cq_error = cq_error,
 	.srq_limit = srq_limit,
 	.qp_event = qp_event,

@@ -5,6 +5,8 @@
 
 #include <linux/etherdevice.h>
 #include <linux/hashtable.h>
+#include <linux/hrtimer.h>
+#include <linux/idr.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/workqueue.h>
@@ -37,6 +39,8 @@ enum {
 	TALLY_MAX_CNTR	     = 64 * 1024,
 	TALLY_MAX_AH	     = 64 * 1024,
 	TALLY_MAX_CQE	     = 4 * 1024 * 1024 - 1,
+	TALLY_MAX_CQ_COUNT   = 0xffff,	/* completions that an event waits for */
+	TALLY_MAX_CQ_USECS   = 0xfff,	/* and how long */
 	TALLY_MAX_WQES	     = 32768,	/* slots of a send queue, entries of a receive queue */
 	TALLY_MAX_SEND_SGE   = 30,
 	TALLY_MAX_SRQ_SGE    = HCA_MAX_RECV_SGE - 1,	/* one unit of the WQE links it */
@@ -293,6 +297,8 @@ struct tally_mw {
  * @ring: the entries
  * @dbrec: consumer index and arm record
  * @resize_lock: one resize at a time; covers @ring
+ * @timer: of an event that waits for more completions; started under the lock of @hca
+ * @timer_work: what it does, out of the interrupt
  */
 struct tally_cq {
 	struct ib_cq ib;
@@ -303,6 +309,8 @@ struct tally_cq {
 	struct tally_ring ring;
 	struct tally_dbrec dbrec;
 	struct mutex resize_lock;
+	struct hrtimer timer;
+	struct work_struct timer_work;
 };
 
 /**
@@ -532,6 +540,7 @@ int tally_cq_unmake(struct tally_cq *cq);
 struct tally_cq *tally_cq_get(struct tally_ucontext *ctx, u32 cqn);
 void tally_cq_put(struct tally_cq *cq);
 int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_CREATE_CQ_ATTRS *attrs);
+int tally_modify_cq(struct ib_cq *ib, u16 count, u16 usecs);
 int tally_resize_cq(struct ib_cq *ib, int entries, struct ib_udata *udata);
 int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata);
 

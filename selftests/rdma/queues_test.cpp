@@ -101,6 +101,85 @@ KTEST(queues, "a CQ armed for solicited completions waits for one, or for an err
 	take_event(e.channel.get(), e.cq.get());
 }
 
+int moderate(ibv_cq *cq, uint16_t count, uint16_t usecs)
+{
+	ibv_modify_cq_attr a{};
+	a.attr_mask = IBV_CQ_ATTR_MODERATE;
+	a.moderate.cq_count = count;
+	a.moderate.cq_period = usecs;
+	return ibv_modify_cq(cq, &a);
+}
+
+KTEST(queues, "a CQ that moderates raises its event when its time is over")
+{
+	Evented e;
+
+	for (uint16_t count : {0, 100}) {
+		must(moderate(e.cq.get(), count, 4000), "modify_cq");
+		must(ibv_req_notify_cq(e.cq.get(), 0), "notify");
+		const auto start = std::chrono::steady_clock::now();
+		e.send();
+		take_event(e.channel.get(), e.cq.get());
+		EXPECT_GE(std::chrono::steady_clock::now() - start, 4ms);
+		EXPECT_EQ(expect_wc(e.cq.get()).status, IBV_WC_SUCCESS);
+		EXPECT_FALSE(readable(e.channel->fd, 20));
+	}
+}
+
+KTEST(queues, "a CQ that moderates raises one event for as many completions as it was told")
+{
+	Evented e;
+
+	must(moderate(e.cq.get(), 5, 4095), "modify_cq");
+	for (int round = 0; round < 10; round++) {
+		must(ibv_req_notify_cq(e.cq.get(), 0), "notify");
+		for (int i = 0; i < 5; i++)
+			e.send();
+		take_event(e.channel.get(), e.cq.get());
+		for (int i = 0; i < 5; i++)
+			EXPECT_EQ(expect_wc(e.cq.get()).status, IBV_WC_SUCCESS);
+		EXPECT_FALSE(readable(e.channel->fd, 10));
+	}
+}
+
+KTEST(queues, "a CQ told to wait for completions without a time does not wait at all")
+{
+	Evented e;
+
+	must(moderate(e.cq.get(), 1000, 0), "modify_cq");
+	must(ibv_req_notify_cq(e.cq.get(), 0), "notify");
+	e.send();
+	take_event(e.channel.get(), e.cq.get());
+}
+
+KTEST(queues, "a CQ moderates within the device's limits only")
+{
+	Context c;
+	Cq cq = create_cq(c);
+	ibv_device_attr_ex a{};
+
+	must(ibv_query_device_ex(c.get(), nullptr, &a), "query_device_ex");
+	EXPECT_EQ(a.cq_mod_caps.max_cq_count, 0xffff);
+	EXPECT_EQ(a.cq_mod_caps.max_cq_period, 0xfff);
+	EXPECT_EQ(moderate(cq.get(), 0xffff, 0xfff), 0);
+	EXPECT_EQ(moderate(cq.get(), 1, 0x1000), EINVAL);
+}
+
+KTEST(queues, "a CQ can be destroyed while an event of it waits")
+{
+	for (int i = 0; i < 50; i++) {
+		Evented e;
+		must(moderate(e.cq.get(), 1000, static_cast<uint16_t>(i * 80)), "modify_cq");
+		must(ibv_req_notify_cq(e.cq.get(), 0), "notify");
+		e.send();
+		// Events that were raised have to be taken before.
+		e.a.reset();
+		e.b.reset();
+		while (readable(e.channel->fd, i % 2 ? 5 : 0))
+			take_event(e.channel.get(), e.cq.get());
+	}
+}
+
 KTEST(queues, "a CQ can be resized while completions are in it, and none is lost")
 {
 	Context c;

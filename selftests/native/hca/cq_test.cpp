@@ -289,6 +289,116 @@ TEST(Cq, CompletionsSayWhenTheyHappenedIfAsked)
 	expect_failed(one(p.ca), HCA_CQE_REQ_ERR, HCA_SYND_LOCAL_QP_OP, 21);
 }
 
+TEST(CqModeration, AnEventWaitsForItsNumberOfCompletions)
+{
+	Pair p;
+	p.ca.moderate(3, 1000);
+	p.ca.arm();
+	nops(p, 2);
+	EXPECT_EQ(events_of(p, p.ca), 0u);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	/* once armed again it counts anew, from where the consumer says it is */
+	p.ca.take_event();
+	p.ca.poll_all();
+	p.ca.arm();
+	nops(p, 2);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	nops(p, 5);
+	EXPECT_EQ(events_of(p, p.ca), 2u);
+}
+
+TEST(CqModeration, AnEventComesAtTheLatestWhenItsTimeIsOver)
+{
+	for (u16 count : {0, 100}) {
+		Pair p;
+		p.ca.moderate(count, 1000);
+		p.ca.arm();
+		EXPECT_FALSE(p.w.timer_of(p.ca));
+		nops(p, 1);
+		ASSERT_EQ(p.w.timer_of(p.ca), 1000u);
+		p.w.advance(600);
+		/* the first one's time counts */
+		nops(p, 1);
+		p.w.advance(399);
+		EXPECT_EQ(events_of(p, p.ca), 0u);
+		p.w.advance(1);
+		EXPECT_EQ(events_of(p, p.ca), 1u);
+		/* no more without being armed */
+		nops(p, 1);
+		p.w.advance(10000);
+		EXPECT_EQ(events_of(p, p.ca), 1u);
+	}
+}
+
+TEST(CqModeration, WithoutATimeThereIsNone)
+{
+	Pair p;
+	p.ca.moderate(100, 0);
+	p.ca.arm();
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+}
+
+TEST(CqModeration, CompletionsMissedBeforeArmingCount)
+{
+	Pair p;
+	p.ca.moderate(3, 1000);
+	nops(p, 2);
+	p.ca.arm();
+	EXPECT_EQ(events_of(p, p.ca), 0u);
+	/* Another look at the same record changes nothing, least of all the time. */
+	p.w.advance(600);
+	p.ca.arm();
+	EXPECT_EQ(p.w.timer_of(p.ca), 400u);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+}
+
+TEST(CqModeration, ATimerThatComesLateRaisesNothing)
+{
+	Pair p;
+	p.ca.moderate(1, 1000);
+	p.ca.arm();
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	p.ca.timer();
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	p.ca.take_event();
+	p.ca.poll_all();
+	p.ca.arm();
+	p.ca.timer();
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+}
+
+TEST(CqModeration, EndsAtOnceForAnEventThatWaits)
+{
+	for (bool by_count : {false, true}) {
+		Pair p;
+		p.ca.moderate(100, 1000);
+		p.ca.arm();
+		nops(p, 2);
+		if (by_count)
+			p.ca.moderate(2, 1000);
+		else
+			p.ca.moderate(100, 0);
+		EXPECT_EQ(events_of(p, p.ca), 1u);
+	}
+}
+
+TEST(CqModeration, OfASolicitedArmCountsSolicitedCompletionsOnly)
+{
+	Pair p;
+	p.cb.moderate(2, 1000);
+	p.cb.arm(true);
+	for (int i = 0; i < 4; i++) {
+		p.b.post_recv();
+		Wqe w = Wqe::send();
+		p.post(i % 2 ? w.solicited() : w);
+		EXPECT_EQ(events_of(p, p.cb), i == 3 ? 1u : 0u);
+	}
+}
+
 TEST(CqEvent, ASolicitedArmCanBeWidened)
 {
 	Pair p;

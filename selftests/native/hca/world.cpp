@@ -123,6 +123,18 @@ bool Cq::Ring::is_software_owned(u32 index) const
 	return op_own >> 4 != HCA_CQE_INVALID && (op_own & 1) == !!(index & entries);
 }
 
+void Cq::moderate(u16 count, u64 ns)
+{
+	hca_cq_moderate(hca(), count, ns);
+	World::assert_outside();
+}
+
+void Cq::timer()
+{
+	hca_cq_timer(hca());
+	World::assert_outside();
+}
+
 void Cq::start_at(u32 index)
 {
 	/* Entries hold what the last round left there. */
@@ -510,6 +522,11 @@ const hca_ops World::ops = {
 		    Cq *c = Shell<hca_cq, Cq>::of(cq);
 		    c->device().world().told({Told::CqEvent, c});
 	    },
+	.cq_timer =
+	    [](hca_cq *cq, u64 ns) {
+		    Cq *c = Shell<hca_cq, Cq>::of(cq);
+		    c->device().world().timer_set(*c, ns);
+	    },
 	.cq_error =
 	    [](hca_cq *cq) {
 		    Cq *c = Shell<hca_cq, Cq>::of(cq);
@@ -624,6 +641,12 @@ void World::timer_set(Qp &qp, u64 ns)
 		timers_[&qp] = now_ + ns;
 }
 
+void World::timer_set(Cq &cq, u64 ns)
+{
+	std::lock_guard l(lock_);
+	cq_timers_[&cq] = now_ + ns;
+}
+
 void World::forget(Qp &qp)
 {
 	std::lock_guard l(lock_);
@@ -667,23 +690,46 @@ std::optional<u64> World::timer_of(const Qp &qp)
 	return it->second - now_;
 }
 
+std::optional<u64> World::timer_of(const Cq &cq)
+{
+	std::lock_guard l(lock_);
+	auto it = cq_timers_.find(const_cast<Cq *>(&cq));
+	if (it == cq_timers_.end())
+		return {};
+	return it->second - now_;
+}
+
 void World::advance(u64 ns, u64 turns)
 {
 	u64 end = now_ + ns;
 
 	for (;;) {
 		Qp *qp = nullptr;
+		Cq *cq = nullptr;
 		{
 			std::lock_guard l(lock_);
-			auto due = std::min_element(timers_.begin(), timers_.end(),
-						    [](auto &a, auto &b) { return a.second < b.second; });
-			if (due == timers_.end() || due->second > end) {
+			auto sooner = [](auto &a, auto &b) { return a.second < b.second; };
+			auto due = std::min_element(timers_.begin(), timers_.end(), sooner);
+			auto cq_due = std::min_element(cq_timers_.begin(), cq_timers_.end(), sooner);
+			u64 at = due == timers_.end() ? ~0ull : due->second;
+			u64 cq_at = cq_due == cq_timers_.end() ? ~0ull : cq_due->second;
+
+			if (std::min(at, cq_at) > end) {
 				now_ = end;
 				break;
 			}
-			now_ = due->second;
-			qp = due->first;
-			timers_.erase(due);
+			now_ = std::min(at, cq_at);
+			if (cq_at < at) {
+				cq = cq_due->first;
+				cq_timers_.erase(cq_due);
+			} else {
+				qp = due->first;
+				timers_.erase(due);
+			}
+		}
+		if (cq) {
+			cq->timer();
+			continue;
 		}
 		qp->timer();
 		kicked(*qp);

@@ -162,6 +162,8 @@ public:
 	void take_event() { arm_sn_++; }
 	// 0, or the error; on success the process goes on in the new ring.
 	int resize(u32 entries, u32 cqe_size = 64);
+	void moderate(u16 count, u64 ns);
+	void timer();
 
 	// As if so many completions had come and gone.
 	void start_at(u32 index);
@@ -418,6 +420,7 @@ public:
 	u64 now() const { return now_; }
 	// When the QP's timer goes off, from now.
 	std::optional<u64> timer_of(const Qp &qp);
+	std::optional<u64> timer_of(const Cq &cq);
 	// Routes may have changed.
 	void fabric_changed();
 	u32 *fabric_gen() { return &fabric_gen_; }
@@ -443,6 +446,7 @@ public:
 	void told(const Event &e);
 	void kicked(Qp &qp);
 	void timer_set(Qp &qp, u64 ns);
+	void timer_set(Cq &cq, u64 ns);
 	void forget(Qp &qp);
 
 private:
@@ -450,6 +454,7 @@ private:
 	std::vector<Event> events_;
 	std::deque<Qp *> kicks_;
 	std::map<Qp *, u64> timers_;
+	std::map<Cq *, u64> cq_timers_;
 	u64 now_ = 0;
 	u32 fabric_gen_ = 1;
 	u8 num_devices_ = 0;
