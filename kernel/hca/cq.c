@@ -51,6 +51,8 @@ static void put(struct hca_cq *cq, const struct hca_cqe *e)
 	const u64 *from = (const u64 *)e;
 	u32 i;
 
+	if (unlikely(cq->pad) && cq->cqe_size > HCA_CQE_SIZE)
+		memset((u8 *)to - HCA_CQE_SIZE, 0, HCA_CQE_SIZE);
 	for (i = 0; i < HCA_CQE_SIZE / 8 - 1; i++)
 		WRITE_ONCE(to[i], from[i]);
 	smp_store_release(&to[i], from[i]);

@@ -486,6 +486,7 @@ enum hca_cq_arm { HCA_CQ_UNARMED, HCA_CQ_ARMED_SOLICITED, HCA_CQ_ARMED };
  * @waiting: completions that the armed event could have been raised for; nonzero: ops.cq_timer() was called
  * @error: overran
  * @ignore_overrun: never check the consumer index
+ * @pad: entries of 128 bytes are written whole, with zeroes before the last 64
  * @timestamps: successful completions say when they happened, which costs a look at the clock each
  */
 struct hca_cq {
@@ -506,6 +507,7 @@ struct hca_cq {
 	u32 waiting;
 	bool error;
 	bool ignore_overrun;
+	bool pad;
 	bool timestamps;
 };
 

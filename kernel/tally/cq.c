@@ -22,10 +22,13 @@ static int check_request(const struct ib_cq_init_attr *attr, const struct mlx5_i
 		return -EOPNOTSUPP;
 	if (req->cqe_comp_en)
 		return -EOPNOTSUPP;
-	if (req->flags & ~MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX || req->reserved0 || req->reserved1)
+	if (req->flags & ~(MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX | MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD) ||
+	    req->reserved0 || req->reserved1)
 		return -EINVAL;
 	if (!valid_cqe_size(req->cqe_size) || !IS_ALIGNED(req->buf_addr, HCA_CQE_SIZE))
 		return -EINVAL;
+	if (req->flags & MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD && req->cqe_size != 128)
+		return -EOPNOTSUPP;
 	return 0;
 }
 
@@ -176,6 +179,7 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
 		return ret;
 	}
 	cq->hca.ignore_overrun = attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+	cq->hca.pad = req.flags & MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD;
 	cq->hca.timestamps = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	ib->cqe = entries - 1;
 

@@ -60,7 +60,9 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 	};
 
 	if (udata->outlen) {
-		struct mlx5_ib_query_device_resp resp = {};
+		struct mlx5_ib_query_device_resp resp = {
+			.flags = MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD,
+		};
 
 		resp.response_length = min(udata->outlen, sizeof(resp));
 		return tally_udata_put(&resp, sizeof(resp), udata);

@@ -39,6 +39,7 @@ static void general_caps(void *caps)
 	MLX5_SET(cmd_hca_cap, caps, atomic, 1);
 	MLX5_SET(cmd_hca_cap, caps, cq_resize, 1);
 	MLX5_SET(cmd_hca_cap, caps, cq_moderation, 1);
+	MLX5_SET(cmd_hca_cap, caps, cqe_128_always, 1);
 	MLX5_SET(cmd_hca_cap, caps, uar_4k, 1);
 	MLX5_SET(cmd_hca_cap, caps, log_max_klm_list_size, ilog2(TALLY_MAX_MKEY_ENTRIES));
 	/* To be enabled for each QP, see devx_qp.c. */

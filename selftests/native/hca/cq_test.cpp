@@ -269,6 +269,24 @@ TEST(CqEvent, ASolicitedArmFiresAtOnceOnlyIfASolicitedCompletionWaits)
 	EXPECT_EQ(events_of(p, p.cb), 0u);
 }
 
+TEST(Cq, PaddedEntriesAreWrittenWhole)
+{
+	for (bool pad : {false, true}) {
+		Pair p({.cqe_size = 128});
+		auto *first = reinterpret_cast<u64 *>(p.ca.hca()->buf);
+
+		p.ca.hca()->pad = pad;
+		std::fill(first, first + 8, ~0ull);
+		nops(p, 1);
+		EXPECT_TRUE(one(p.ca).ok());
+		EXPECT_EQ(std::count(first, first + 8, 0ull), pad ? 8 : 0);
+		/* going on in a ring of small ones there is nothing to pad */
+		ASSERT_EQ(p.ca.resize(64, 64), 0);
+		nops(p, 10);
+		EXPECT_EQ(p.ca.poll_all().size(), 10u);
+	}
+}
+
 TEST(Cq, CompletionsSayWhenTheyHappenedIfAsked)
 {
 	Pair p;
