@@ -29,7 +29,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_PORT_ACTIVE_EVENT |
 				    IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
 				    IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B |
-				    IB_DEVICE_MEM_MGT_EXTENSIONS,
+				    IB_DEVICE_MEM_MGT_EXTENSIONS | IB_DEVICE_XRC,
 		.kernel_cap_flags = IBK_ALLOW_USER_UNREG,
 		.max_send_sge = TALLY_MAX_SEND_SGE,
 		.max_recv_sge = HCA_MAX_RECV_SGE,
@@ -38,6 +38,9 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_cqe = TALLY_MAX_CQE,
 		.max_mr = TALLY_MAX_MR,
 		.max_mw = TALLY_MAX_MR,
+		.max_mcast_grp = TALLY_MAX_MCAST_QP,
+		.max_mcast_qp_attach = TALLY_MAX_MCAST_QP,
+		.max_total_mcast_qp_attach = TALLY_MAX_MCAST_QP,
 		.max_pd = TALLY_MAX_PD,
 		.max_qp_rd_atom = TALLY_MAX_RD_ATOMIC,
 		.max_res_rd_atom = TALLY_MAX_RD_ATOMIC * TALLY_MAX_QP,
@@ -62,6 +65,10 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 	if (udata->outlen) {
 		struct mlx5_ib_query_device_resp resp = {
 			.flags = MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD,
+			.dci_streams_caps = {
+				.max_log_num_concurent = TALLY_LOG_STREAMS,
+				.max_log_num_errored = TALLY_LOG_STREAMS,
+			},
 		};
 
 		resp.response_length = min(udata->outlen, sizeof(resp));
@@ -154,6 +161,10 @@ static const struct ib_device_ops tally_ops = {
 	.reg_user_mr_dmabuf = tally_reg_user_mr_dmabuf,
 	.rereg_user_mr = tally_rereg_user_mr,
 	.dereg_mr = tally_dereg_mr,
+	.alloc_xrcd = tally_alloc_xrcd,
+	.dealloc_xrcd = tally_dealloc_xrcd,
+	.attach_mcast = tally_attach_mcast,
+	.detach_mcast = tally_detach_mcast,
 	.alloc_mw = tally_alloc_mw,
 	.dealloc_mw = tally_dealloc_mw,
 	.alloc_dm = tally_alloc_dm,
@@ -189,6 +200,7 @@ static const struct ib_device_ops tally_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_qp, tally_qp, ib),
 	INIT_RDMA_OBJ_SIZE(ib_srq, tally_srq, ib),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, tally_ucontext, ib),
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, tally_xrcd, ib),
 };
 
 static const struct uapi_definition tally_defs[] = {
@@ -240,6 +252,7 @@ struct tally_dev *tally_dev_alloc(struct net_device *ndev, const char *name)
 	INIT_LIST_HEAD(&dev->link);
 	INIT_LIST_HEAD(&dev->cntr_wait);
 	spin_lock_init(&dev->cntr_wait_lock);
+	ida_init(&dev->xrcds);
 	spin_lock_init(&dev->res_lock);
 	dev->ndev = ndev;
 	tally_fabric_set_netdev(dev, ndev);
@@ -292,6 +305,7 @@ void tally_dev_free_parts(struct tally_dev *dev)
 		tally_engine_destroy(dev->engine);
 	hca_table_destroy(&dev->umems);
 	hca_table_destroy(&dev->pds);
+	ida_destroy(&dev->xrcds);
 	tally_clock_free(dev);
 	hca_table_destroy(&dev->srqs);
 	hca_table_destroy(&dev->cqs);

@@ -41,9 +41,14 @@ static void general_caps(void *caps)
 	MLX5_SET(cmd_hca_cap, caps, cq_moderation, 1);
 	MLX5_SET(cmd_hca_cap, caps, cqe_128_always, 1);
 	MLX5_SET(cmd_hca_cap, caps, uar_4k, 1);
+	MLX5_SET(tally_qpc_cap, caps, qpc_extension, 1);
+	MLX5_SET(cmd_hca_cap, caps, dct, 1);
+	MLX5_SET(cmd_hca_cap, caps, xrc, 1);
+	MLX5_SET(cmd_hca_cap, caps, log_max_dci_stream_channels, TALLY_LOG_STREAMS);
+	MLX5_SET(cmd_hca_cap, caps, log_max_dci_errored_streams, TALLY_LOG_STREAMS);
 	MLX5_SET(cmd_hca_cap, caps, log_max_klm_list_size, ilog2(TALLY_MAX_MKEY_ENTRIES));
-	/* To be enabled for each QP, see devx_qp.c. */
 	MLX5_SET(cmd_hca_cap, caps, device_frequency_khz, TALLY_CLOCK_KHZ);
+	/* To be enabled for each QP, see devx_qp.c. */
 	MLX5_SET(tally_mmo_cap, caps, dma_mmo_qp, 1);
 	MLX5_SET(tally_mmo_cap, caps, log_dma_mmo_max_size, ilog2(HCA_MMO_MAX));
 }

@@ -71,5 +71,9 @@ const struct hca_ops tally_hca_ops = {
 	.kick = kick,
 	.timer = timer,
 	.route = tally_route,
+	.route_av = tally_route_av,
+	.multicast = tally_multicast,
+	.fill_grh = tally_fill_grh,
+	.xrc_srq = tally_xrc_srq,
 	.counter_event = tally_cntr_event,
 };

@@ -31,7 +31,14 @@ struct mlx5_ifc_tally_mmo_cap_bits {
 	u8 reserved_at_749[0xb7];
 };
 
-/* A view of init2init_qp_in. */
+/* Another one. */
+struct mlx5_ifc_tally_qpc_cap_bits {
+	u8 reserved_at_0[0x122];
+	u8 qpc_extension[0x1];
+	u8 reserved_at_123[0x6dd];
+};
+
+/* A view of init2init_qp_in, which rts2rts_qp_in looks like. */
 struct mlx5_ifc_tally_init2init_ext_bits {
 	u8 reserved_at_0[0x40];
 	u8 qpc_ext[0x1];
@@ -43,10 +50,13 @@ struct mlx5_ifc_tally_init2init_ext_bits {
 	u8 opt_param_mask_95_32[0x40];
 	u8 reserved_at_880[0x2];
 	u8 mmo[0x1];
-	u8 reserved_at_883[0x5fd];
+	u8 reserved_at_883[0xd];
+	u8 dci_stream_channel_id[0x10];
+	u8 reserved_at_8a0[0x5e0];
 };
 
 /* Of opt_param_mask_95_32. */
 #define TALLY_QPC_OPT_MASK_MMO BIT_ULL(3)
+#define TALLY_QPC_OPT_MASK_STREAM BIT_ULL(0)
 
 #endif /* TALLY_IFC_H */

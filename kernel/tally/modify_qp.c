@@ -42,13 +42,56 @@ static int check_paths(const struct ib_qp_attr *attr, int mask)
 	return 0;
 }
 
-static int check_state(enum ib_qp_state cur, const struct ib_qp_attr *attr, int mask, enum ib_qp_state *new)
+/* The transitions of DC, which ib_core does not know: from, to, what must be given and what may be. */
+static const struct dc_transition {
+	u8 type;
+	u8 cur;
+	u8 new;
+	int required;
+	int optional;
+} dc_transitions[] = {
+	{ HCA_QP_DCI, IB_QPS_RESET, IB_QPS_INIT, IB_QP_PKEY_INDEX | IB_QP_PORT, 0 },
+	{ HCA_QP_DCI, IB_QPS_INIT, IB_QPS_INIT, 0, IB_QP_PKEY_INDEX | IB_QP_PORT },
+	{ HCA_QP_DCI, IB_QPS_INIT, IB_QPS_RTR, IB_QP_PATH_MTU, IB_QP_PKEY_INDEX | IB_QP_AV },
+	{ HCA_QP_DCI, IB_QPS_RTR, IB_QPS_RTS,
+	  IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC | IB_QP_SQ_PSN,
+	  IB_QP_MIN_RNR_TIMER },
+	{ HCA_QP_DCI, IB_QPS_RTS, IB_QPS_RTS, 0, IB_QP_MIN_RNR_TIMER },
+	{ HCA_QP_DCT, IB_QPS_RESET, IB_QPS_INIT, IB_QP_ACCESS_FLAGS | IB_QP_PKEY_INDEX | IB_QP_PORT, 0 },
+	{ HCA_QP_DCT, IB_QPS_INIT, IB_QPS_RTR, IB_QP_MIN_RNR_TIMER | IB_QP_AV | IB_QP_PATH_MTU, 0 },
+};
+
+static bool dc_modify_is_ok(u8 type, u8 cur, u8 new, int mask)
 {
+	u32 i;
+
+	mask &= ~(IB_QP_STATE | IB_QP_CUR_STATE);
+	/* A DCT has neither errors of its own nor a way back. */
+	if (type == HCA_QP_DCI && (new == IB_QPS_RESET || (new == IB_QPS_ERR && cur != IB_QPS_RESET)))
+		return !mask;
+	for (i = 0; i < ARRAY_SIZE(dc_transitions); i++) {
+		const struct dc_transition *t = &dc_transitions[i];
+
+		if (t->type == type && t->cur == cur && t->new == new)
+			return (mask & t->required) == t->required && !(mask & ~(t->required | t->optional));
+	}
+	return false;
+}
+
+static int check_state(struct tally_qp *qp, enum ib_qp_state cur, const struct ib_qp_attr *attr, int mask,
+		       enum ib_qp_state *new)
+{
+	bool ok;
+
 	/* The caller's idea of the state; the queue may have failed meanwhile. */
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
 		return -EINVAL;
 	*new = mask & IB_QP_STATE ? attr->qp_state : cur;
-	return ib_modify_qp_is_ok(cur, *new, IB_QPT_RC, mask) ? 0 : -EINVAL;
+	if (qp->ib.qp_type == IB_QPT_DRIVER)
+		ok = dc_modify_is_ok(qp->hca.type, cur, *new, mask);
+	else
+		ok = ib_modify_qp_is_ok(cur, *new, qp->ib.qp_type, mask);
+	return ok ? 0 : -EINVAL;
 }
 
 static u8 hca_access(int access)
@@ -82,6 +125,7 @@ static void to_hca_attr(struct hca_qp_attr *to, const struct ib_qp_attr *attr, i
 		{ IB_QP_SQ_PSN, HCA_ATTR_SQ_PSN },
 		{ IB_QP_RQ_PSN, HCA_ATTR_RQ_PSN },
 		{ IB_QP_AV, HCA_ATTR_ROUTE },
+		{ IB_QP_QKEY, HCA_ATTR_QKEY },
 	};
 	u32 i;
 
@@ -96,12 +140,28 @@ static void to_hca_attr(struct hca_qp_attr *to, const struct ib_qp_attr *attr, i
 		.max_dest_rd_atomic = attr->max_dest_rd_atomic,
 		.sq_psn = attr->sq_psn,
 		.rq_psn = attr->rq_psn,
+		.qkey = attr->qkey,
 	};
 	for (i = 0; i < ARRAY_SIZE(bits); i++)
 		if (mask & bits[i].ib)
 			to->mask |= bits[i].hca;
 	if (mask & IB_QP_PATH_MTU)
 		to->mtu = ib_mtu_enum_to_int(attr->path_mtu);
+}
+
+/* What other types of QPs are told, but not these. */
+static void add_defaults(struct hca_qp_attr *to, const struct tally_qp *qp, int mask, enum ib_qp_state new)
+{
+	if (!(mask & IB_QP_STATE) || new != IB_QPS_RTR)
+		return;
+	if (qp->hca.type == HCA_QP_UD) {
+		to->mask |= HCA_ATTR_MTU;
+		to->mtu = ib_mtu_enum_to_int(READ_ONCE(to_tdev(qp->ib.device)->mtu));
+	}
+	if (qp->hca.type == HCA_QP_DCT) {
+		to->mask |= HCA_ATTR_MAX_DEST_RD_ATOMIC;
+		to->max_dest_rd_atomic = TALLY_MAX_RD_ATOMIC;
+	}
 }
 
 /* The address, without the reference that ib_core holds for the call only. */
@@ -135,6 +195,8 @@ static void keep(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask)
 		kept->timeout = attr->timeout;
 	if (mask & IB_QP_RETRY_CNT)
 		kept->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_QKEY)
+		kept->qkey = attr->qkey;
 	if (mask & IB_QP_RNR_RETRY)
 		kept->rnr_retry = attr->rnr_retry;
 }
@@ -160,6 +222,7 @@ static int apply(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask, e
 	else if (mask & IB_QP_AV)
 		tally_qp_set_route(qp, &attr->ah_attr.grh.dgid, attr->ah_attr.roce.dmac);
 	to_hca_attr(&hca, attr, mask);
+	add_defaults(&hca, qp, mask, new);
 	if (reset)
 		hca.mask |= HCA_ATTR_ROUTE;
 	ret = hca_qp_modify(&qp->hca, cur, &hca);
@@ -187,9 +250,13 @@ static int get_request(struct ib_udata *udata)
 	return 0;
 }
 
-static int put_response(struct ib_udata *udata)
+static int put_response(const struct tally_qp *qp, struct ib_udata *udata)
 {
 	struct mlx5_ib_modify_qp_resp resp = {};
+
+	/* The library learns a DCT's number last. */
+	if (qp->hca.type == HCA_QP_DCT)
+		resp.dctn = qp->ib.qp_num;
 
 	if (!udata || !udata->outlen)
 		return 0;
@@ -214,13 +281,13 @@ int tally_qp_modify(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask
 
 	mutex_lock(&qp->lock);
 	cur = READ_ONCE(qp->hca.state);
-	ret = check_state(cur, attr, mask, &new);
+	ret = check_state(qp, cur, attr, mask, &new);
 	if (!ret)
 		ret = check_paths(attr, mask);
 	if (!ret)
 		ret = check_values(attr, mask);
 	if (!ret)
-		ret = put_response(udata);
+		ret = put_response(qp, udata);
 	if (!ret)
 		ret = apply(qp, attr, mask, cur, new);
 	mutex_unlock(&qp->lock);

@@ -156,6 +156,50 @@ struct hca_dev *tally_route(struct hca_qp *hca)
 }
 
 /**
+ * tally_route_av - hca_ops.route_av
+ * @hca: the QP that sends there
+ * @av: the address
+ *
+ * Return: the device that answers there, or NULL.
+ */
+struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av)
+{
+	struct tally_dev *self = hca_to_tdev(hca->dev);
+	struct tally_dev *peer = NULL;
+	union ib_gid gid;
+
+	memcpy(gid.raw, av->gid, sizeof(gid.raw));
+	spin_lock(&fabric_lock);
+	if (self->port_up)
+		peer = find_peer(self, &gid, av->mac);
+	if (peer && !peer->port_up)
+		peer = NULL;
+	spin_unlock(&fabric_lock);
+	return peer ? &peer->hca : NULL;
+}
+
+/**
+ * tally_gid_at - an own address
+ * @dev: the device
+ * @index: any value
+ * @gid: set
+ *
+ * Return: whether there is one.
+ */
+bool tally_gid_at(struct tally_dev *dev, u32 index, union ib_gid *gid)
+{
+	bool valid;
+
+	if (index >= TALLY_NUM_GIDS)
+		return false;
+	spin_lock(&fabric_lock);
+	valid = test_bit(index, dev->gid_used);
+	*gid = dev->gids[index];
+	spin_unlock(&fabric_lock);
+	return valid;
+}
+
+/**
  * tally_add_gid - ib_device_ops.add_gid
  * @attr: the entry
  * @context: unused

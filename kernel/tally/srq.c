@@ -7,7 +7,7 @@ static int ring_shape(const struct ib_srq_attr *attr, u32 *entries, u8 *shift)
 {
 	size_t wqe;
 
-	if (!attr->max_wr || attr->max_wr >= TALLY_MAX_WQES || attr->max_sge > TALLY_MAX_SRQ_SGE)
+	if (attr->max_wr >= TALLY_MAX_WQES || attr->max_sge > TALLY_MAX_SRQ_SGE)
 		return -EINVAL;
 	*entries = roundup_pow_of_two(attr->max_wr + 1);
 	wqe = sizeof(struct hca_wqe_srq_next) + attr->max_sge * sizeof(struct hca_wqe_data);
@@ -50,6 +50,9 @@ int tally_srq_unmake(struct tally_srq *srq)
 	ret = tally_res_hide(&srq->res);
 	if (ret)
 		return ret;
+	/* Requests find it by its number, see xrc.c. */
+	if (srq->hca.cq)
+		synchronize_rcu_expedited();
 	tally_res_release(&srq->res);
 	tally_dbrec_unmap(&srq->dbrec, srq->ctx);
 	tally_ring_unmap(&srq->ring);
@@ -110,7 +113,7 @@ int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib
 	u8 shift;
 	int ret;
 
-	if (init->srq_type != IB_SRQT_BASIC)
+	if (init->srq_type != IB_SRQT_BASIC && init->srq_type != IB_SRQT_XRC)
 		return -EOPNOTSUPP;
 	ret = tally_udata_get(&req, sizeof(req), offsetof(struct mlx5_ib_create_srq, uidx), udata);
 	if (ret)
@@ -134,6 +137,12 @@ int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib
 		tally_dbrec_unmap(&srq->dbrec, srq->ctx);
 		tally_ring_unmap(&srq->ring);
 		return ret;
+	}
+
+	if (init->srq_type == IB_SRQT_XRC) {
+		srq->hca.cq = &to_tcq(init->ext.cq)->hca;
+		srq->hca.xrcdn = to_txrcd(init->ext.xrc.xrcd)->xrcdn;
+		srq->hca.user_index = srq->ctx->cqe_version ? req.uidx & 0xffffff : srq->res.number;
 	}
 
 	resp.srqn = srq->res.number;

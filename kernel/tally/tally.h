@@ -37,6 +37,9 @@ enum {
 	TALLY_MAX_PD	     = 64 * 1024,
 	TALLY_MAX_UMEM	     = 64 * 1024,
 	TALLY_MAX_CNTR	     = 64 * 1024,
+	TALLY_MAX_XRCD	     = 64 * 1024,
+	TALLY_MAX_MCAST_QP   = 1024,		/* QPs that have joined groups, of a device */
+	TALLY_LOG_STREAMS    = 6,		/* of a DCI */
 	TALLY_MAX_AH	     = 64 * 1024,
 	TALLY_MAX_CQE	     = 4 * 1024 * 1024 - 1,
 	TALLY_MAX_CQ_COUNT   = 0xffff,	/* completions that an event waits for */
@@ -94,6 +97,8 @@ struct tally_stats {
  * @pds: PDs by number, likewise
  * @umems: memory registered for commands, likewise
  * @res_lock: who uses what by number, see res.c; a leaf but for the tables' own locks
+ * @xrcds: numbers of XRC domains
+ * @num_mcast: QPs that have joined groups; under multicast.c's lock
  * @key_variant: lower 8 bits of the next memory key
  * @num_cntrs: completion counters that exist
  * @dm_used: bytes of TALLY_DM_BYTES that are allocated
@@ -124,6 +129,8 @@ struct tally_dev {
 	struct hca_table pds;
 	struct hca_table umems;
 	spinlock_t res_lock;
+	struct ida xrcds;
+	u32 num_mcast;
 	atomic_t key_variant;
 	atomic_t num_cntrs;
 	atomic_long_t dm_used;
@@ -282,6 +289,12 @@ struct tally_mkey {
 	struct tally_pd *pd;
 };
 
+/* Queues of several processes that belong together; only its number matters. */
+struct tally_xrcd {
+	struct ib_xrcd ib;
+	u32 xrcdn;
+};
+
 struct tally_mw {
 	struct ib_mw ib;
 	struct tally_mkey key;
@@ -349,6 +362,7 @@ struct tally_srq {
  * @dmac: its MAC; likewise
  * @routed: @dgid and @dmac are set; likewise
  * @init: capabilities asked for and given
+ * @no_loopback: does not get its own multicast
  * @sqd_notify: raise an event when the send queue has drained
  */
 struct tally_qp {
@@ -367,6 +381,7 @@ struct tally_qp {
 	bool routed;
 	struct ib_qp_cap cap;
 	enum ib_sig_type sig_type;
+	bool no_loopback;
 	bool sqd_notify;
 };
 
@@ -393,6 +408,11 @@ static inline struct tally_pd *to_tpd(struct ib_pd *ib)
 static inline struct tally_mr *to_tmr(struct ib_mr *ib)
 {
 	return container_of(ib, struct tally_mr, ib);
+}
+
+static inline struct tally_xrcd *to_txrcd(struct ib_xrcd *ib)
+{
+	return container_of(ib, struct tally_xrcd, ib);
 }
 
 static inline struct tally_mw *to_tmw(struct ib_mw *ib)
@@ -450,6 +470,8 @@ bool tally_fabric_set_port(struct tally_dev *dev, bool up);
 void tally_fabric_set_netdev(struct tally_dev *dev, const struct net_device *ndev);
 void tally_qp_set_route(struct tally_qp *qp, const union ib_gid *dgid, const u8 *dmac);
 struct hca_dev *tally_route(struct hca_qp *hca);
+struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av);
+bool tally_gid_at(struct tally_dev *dev, u32 index, union ib_gid *gid);
 int tally_add_gid(const struct ib_gid_attr *attr, void **context);
 int tally_del_gid(const struct ib_gid_attr *attr, void **context);
 
@@ -566,6 +588,20 @@ int tally_destroy_qp(struct ib_qp *ib, struct ib_udata *udata);
 int tally_qp_modify(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
 int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_udata *udata);
 int tally_query_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct ib_qp_init_attr *init);
+
+/* xrc.c */
+int tally_alloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata);
+int tally_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata);
+struct hca_srq *tally_xrc_srq(struct hca_dev *hca, u32 srqn, u32 xrcdn);
+
+/* datagram.c */
+bool tally_fill_grh(struct hca_qp *hca, const struct hca_av *av, u32 bytes, u8 *grh);
+
+/* multicast.c */
+bool tally_multicast(struct hca_qp *hca, const struct hca_av *av, void (*deliver)(struct hca_qp *to, void *arg),
+		     void *arg);
+int tally_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
+int tally_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
 
 /* ah.c */
 int tally_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct ib_udata *udata);

@@ -534,17 +534,18 @@ int tally_bfreg_page(struct tally_ucontext *ctx, u32 index, u32 *page)
 
 void tally_bfreg_unbind(struct tally_qp *qp)
 {
-	struct tally_uars *uars = qp->ctx->uars;
 	struct tally_bfreg *b = qp->bfreg;
 
-	if (!b)
-		return;
-	spin_lock(&uars->lock);
-	tally_uar_forget_qp(b->uar, qp);
-	list_del_rcu(&qp->bfreg_link);
-	WRITE_ONCE(qp->bfreg, NULL);
-	b->num_qps--;
-	spin_unlock(&uars->lock);
+	if (b) {
+		struct tally_uars *uars = qp->ctx->uars;
+
+		spin_lock(&uars->lock);
+		tally_uar_forget_qp(b->uar, qp);
+		list_del_rcu(&qp->bfreg_link);
+		WRITE_ONCE(qp->bfreg, NULL);
+		b->num_qps--;
+		spin_unlock(&uars->lock);
+	}
 	/* Who runs the QP because of a doorbell does so in an RCU read section. */
 	synchronize_rcu_expedited();
 }
