@@ -104,7 +104,10 @@ class work_queue {
 
 	// Writes @request behind the others; the device does not know before ring().  @flags: wqe::signaled,
 	// wqe::solicited, wqe::strong_fence.  The fence that a request needs behind an UMR is added.
-	template <class Request> posted post(const Request &request, std::uint8_t flags = 0) noexcept
+	//
+	// Always inline, so that what the caller knows of the request is not written to memory and looked at again.
+	template <class Request>
+	[[gnu::always_inline]] posted post(const Request &request, std::uint8_t flags = 0) noexcept
 	{
 		const std::uint32_t most = wqe::blocks_of(request.units());
 
