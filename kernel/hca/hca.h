@@ -220,7 +220,7 @@ struct hca_indirect {
  * @invalidate_ok: SEND_WITH_INV may free it
  * @no_umr: work requests do not register it
  * @free: accesses fail until it is registered again
- * @null: writes vanish, reads give zeroes; @iova and @length as for others
+ * @null: there is no memory: writes vanish, reads give zeroes; good in every protection domain
  * @iova: address of the first byte
  * @length: bytes
  * @block_shift: log2 of the block size

@@ -21,7 +21,7 @@ struct hca_mkey *hca_mkey_find(struct hca_dev *dev, u32 key, u32 pdn)
 {
 	struct hca_mkey *m = hca_table_lookup(&dev->mkeys, key >> 8);
 
-	return likely(m && m->pdn == pdn) ? m : NULL;
+	return likely(m && (m->pdn == pdn || m->null)) ? m : NULL;
 }
 
 static bool in_bounds(const struct hca_mkey *m, u64 addr, u64 len)

@@ -29,9 +29,11 @@ static void fill_response(const struct tally_ucontext *ctx, struct mlx5_ib_alloc
 		.max_srq_recv_wr = TALLY_MAX_WQES - 1,
 		.num_ports = 1,
 		.cqe_version = ctx->cqe_version,
-		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_MKEY_UPDATE_TAG,
+		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_MKEY_UPDATE_TAG |
+			     MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
+		.dump_fill_mkey = to_tdev(ctx->ib.device)->null_key.key,
 		.clock_info_versions = BIT(MLX5_IB_CLOCK_INFO_V1),
 		.log_uar_size = PAGE_SHIFT,
 		.num_uars_per_page = 1,

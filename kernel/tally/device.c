@@ -275,6 +275,9 @@ struct tally_dev *tally_dev_alloc(struct net_device *ndev, const char *name)
 	ret = init_tables(dev);
 	if (ret)
 		goto err;
+	ret = tally_null_key_init(dev);
+	if (ret)
+		goto err;
 	ret = tally_clock_init(dev);
 	if (ret)
 		goto err;
@@ -307,6 +310,7 @@ void tally_dev_free_parts(struct tally_dev *dev)
 	hca_table_destroy(&dev->pds);
 	ida_destroy(&dev->xrcds);
 	tally_clock_free(dev);
+	tally_null_key_free(dev);
 	hca_table_destroy(&dev->srqs);
 	hca_table_destroy(&dev->cqs);
 	hca_table_destroy(&dev->hca.qps);

@@ -40,6 +40,7 @@ static void general_caps(void *caps)
 	MLX5_SET(cmd_hca_cap, caps, cq_resize, 1);
 	MLX5_SET(cmd_hca_cap, caps, cq_moderation, 1);
 	MLX5_SET(cmd_hca_cap, caps, cqe_128_always, 1);
+	MLX5_SET(cmd_hca_cap, caps, dump_fill_mkey, 1);
 	MLX5_SET(cmd_hca_cap, caps, uar_4k, 1);
 	MLX5_SET(tally_qpc_cap, caps, qpc_extension, 1);
 	MLX5_SET(cmd_hca_cap, caps, dct, 1);

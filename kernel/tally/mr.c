@@ -291,3 +291,40 @@ int tally_dereg_mr(struct ib_mr *ib, struct ib_udata *udata)
 	kfree(mr);
 	return 0;
 }
+
+/**
+ * tally_null_key_init - make the key that stands for no memory
+ * @dev: the device
+ *
+ * The library makes null regions (ibv_alloc_null_mr()) of it by itself, in any protection domain.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tally_null_key_init(struct tally_dev *dev)
+{
+	struct hca_mkey *key = &dev->null_key;
+	u32 index;
+	int ret;
+
+	ret = hca_table_reserve(&dev->hca.mkeys, &index);
+	if (ret)
+		return ret;
+	key->key = index << 8;
+	key->null = true;
+	key->access = HCA_ACCESS_LOCAL_READ | HCA_ACCESS_LOCAL_WRITE;
+	key->length = U64_MAX;
+	hca_mkey_publish(&dev->hca, key);
+	return 0;
+}
+
+/**
+ * tally_null_key_free - undo tally_null_key_init()
+ * @dev: nobody uses it any more; perhaps half made
+ */
+void tally_null_key_free(struct tally_dev *dev)
+{
+	if (!dev->null_key.key)
+		return;
+	hca_mkey_unpublish(&dev->hca, &dev->null_key);
+	hca_table_release(&dev->hca.mkeys, dev->null_key.key >> 8);
+}

@@ -89,6 +89,7 @@ struct tally_stats {
  * struct tally_dev - a device
  * @ib: what ib_core knows of it
  * @hca: the virtual HCA
+ * @null_key: the key of every null region
  * @engine: its thread
  * @stats: the driver's own, per CPU
  * @ndev: only to be compared with; ib_core holds the reference, and only until the device is unregistered
@@ -121,6 +122,7 @@ struct tally_stats {
 struct tally_dev {
 	struct ib_device ib;
 	struct hca_dev hca;
+	struct hca_mkey null_key;
 	struct tally_engine *engine;
 	struct tally_stats __percpu *stats;
 	struct net_device *ndev;
@@ -539,6 +541,8 @@ struct ib_mr *tally_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length,
 struct ib_mr *tally_rereg_user_mr(struct ib_mr *ib, int flags, u64 start, u64 length, u64 iova, int access,
 				  struct ib_pd *pd, struct ib_udata *udata);
 int tally_dereg_mr(struct ib_mr *ib, struct ib_udata *udata);
+int tally_null_key_init(struct tally_dev *dev);
+void tally_null_key_free(struct tally_dev *dev);
 struct ib_mr *tally_reg_range(struct ib_pd *pd, void *addr, u64 length, int access);
 
 /* dm.c: memory on the device */

@@ -207,4 +207,33 @@ KTEST(region, "its memory may be unmapped, requests go on into the pages that we
 	EXPECT_EQ(first_bytes(*p.a.mem, 4096), sent);
 }
 
+KTEST(region, "the null region takes whatever arrives, anywhere, and what is sent from it are zeroes")
+{
+	Context c;
+	Pair p(c);
+	Mr null_a = own<Mr>(ibv_alloc_null_mr(p.a.pd.get()), "alloc_null_mr");
+	Mr null_b = own<Mr>(ibv_alloc_null_mr(p.b.pd.get()), "alloc_null_mr");
+
+	// Only the bytes in the middle are wanted.
+	p.a.mem->pattern(7);
+	post_recv(p.b.qp.get(), {{0xdead'beef'0000, 3000, null_b->lkey}, p.b.mem->sge(0, 500), {1, 10000, null_b->lkey}});
+	ibv_sge sge = p.a.mem->sge(0, 9000);
+	Wr(IBV_WR_SEND, {&sge, 1}).post(p.a.qp.get());
+	ASSERT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
+	const ibv_wc wc = expect_wc(p.b.rcq.get());
+	ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+	EXPECT_EQ(wc.byte_len, 9000u);
+	EXPECT_EQ(bytes_at(p.b.mem->data(), 500), bytes_at(p.a.mem->data() + 3000, 500));
+	EXPECT_EQ(p.b.mem->data()[500], 0);
+
+	ibv_sge zeroes{~0ull - 5000, 400, null_a->lkey};
+	Wr(IBV_WR_RDMA_WRITE, {&zeroes, 1}).remote(p.b.mem->addr(), p.b.mem->rkey()).post(p.a.qp.get());
+	ASSERT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
+	EXPECT_EQ(first_bytes(*p.b.mem, 400), std::vector<uint8_t>(400));
+	EXPECT_EQ(bytes_at(p.b.mem->data() + 400, 100), bytes_at(p.a.mem->data() + 3400, 100));
+
+	// It is for the own side only.
+	EXPECT_EQ(write_to(p, 0, null_b->lkey, 8), IBV_WC_REM_ACCESS_ERR);
+}
+
 } // namespace

@@ -388,6 +388,76 @@ TEST(Transfer, UnsignaledRequestsLeaveNoCompletionUnlessTheQpSignalsAll)
 	}
 }
 
+namespace {
+
+/* A key without memory, in no protection domain of those in use. */
+struct NullKey {
+	explicit NullKey(Device &d) : dev(d)
+	{
+		u32 index;
+		EXPECT_EQ(hca_table_reserve(&dev.hca()->mkeys, &index), 0);
+		hca.key = index << 8 | 7;
+		hca.pdn = 0xabc;
+		hca.null = true;
+		hca.access = HCA_ACCESS_LOCAL_READ | HCA_ACCESS_LOCAL_WRITE;
+		hca.length = ~0ull;
+		hca_mkey_publish(dev.hca(), &hca);
+	}
+	~NullKey()
+	{
+		hca_mkey_unpublish(dev.hca(), &hca);
+		synchronize_rcu();
+		hca_table_release(&dev.hca()->mkeys, hca.key >> 8);
+	}
+	Sge sge(u64 addr, u32 len) const { return {addr, len, hca.key}; }
+
+	Device &dev;
+	hca_mkey hca{};
+};
+
+} // namespace
+
+TEST(Transfer, ANullKeyTakesWhatIsWrittenAndGivesZeroes)
+{
+	Pair p;
+	NullKey na(p.da), nb(p.db);
+	auto data = pattern(4000, 2);
+
+	/* zeroes, of any address and length, between bytes of memory */
+	for (u32 len : {1u, 4u, 8u, 9u, 3000u}) {
+		p.ma.write(1, data);
+		std::vector<u8> expected(data.begin(), data.begin() + 100);
+		expected.resize(100 + len);
+		expected.insert(expected.end(), data.begin() + 100, data.begin() + 200);
+		p.mb.write(0, pattern(8192, 9));
+		p.post(Wqe::write(p.kb.addr(8), p.kb.key())
+			   .sge(p.ka.sge(1, 100))
+			   .sge(na.sge(0xfffffffffffff000 + len, len))
+			   .sge(p.ka.sge(101, 100)));
+		EXPECT_TRUE(one(p.ca).ok());
+		EXPECT_TRUE(std::equal(expected.begin(), expected.end(), p.mb.read(8, expected.size()).begin()));
+		p.mb.accept(0, 8192);
+
+		/* and what arrives goes by */
+		Sge list[] = {p.kb.sge(8, 100), nb.sge(3, len), p.kb.sge(108, 100)};
+		p.b.post_recv(list);
+		auto sent = pattern(200 + len, 5);
+		p.ma.write(1, sent);
+		p.post(Wqe::send().sge(p.ka.sge(1, 200 + len)));
+		EXPECT_TRUE(one(p.ca).ok());
+		EXPECT_EQ(one(p.cb).byte_cnt, 200 + len);
+		std::vector<u8> kept(sent.begin(), sent.begin() + 100);
+		kept.insert(kept.end(), sent.end() - 100, sent.end());
+		EXPECT_TRUE(std::equal(kept.begin(), kept.end(), p.mb.read(8, 200).begin()));
+		p.mb.accept(0, 8192);
+	}
+	/* from nothing to nothing, an atomic's result, and what it is not for */
+	p.post(Wqe::read(p.kb.addr(), p.kb.key()).sge(na.sge(0, 5000)));
+	EXPECT_TRUE(one(p.ca).ok());
+	p.post(Wqe::write(0, nb.hca.key).sge(p.ka.sge(0, 8)));
+	expect_failed(one(p.ca), HCA_CQE_REQ_ERR, HCA_SYND_REMOTE_ACCESS, 11);
+}
+
 TEST(Transfer, TheBytesOfOneMessageMayComeFromSeveralKeys)
 {
 	Pair p;
