@@ -67,6 +67,10 @@ check-debug: debug-kernel ## run the tests that the debug kernel watches
 debug-kernel: deps ## build the debug kernel (once; kept outside this folder)
 	@tools/vm/debug-kernel
 
+.PHONY: fuzz
+fuzz: userspace ## run each fuzzer for ten minutes
+	@tools/fuzz 600
+
 .PHONY: install
 install: userspace ## install the library and the command
 	@DESTDIR=$(DESTDIR) cmake --install build/cmake --prefix $(PREFIX)

@@ -51,6 +51,7 @@ static void general_caps(void *caps)
 	MLX5_SET(cmd_hca_cap, caps, device_frequency_khz, TALLY_CLOCK_KHZ);
 	/* To be enabled for each QP, see devx_qp.c. */
 	MLX5_SET(tally_mmo_cap, caps, dma_mmo_qp, 1);
+	MLX5_SET(tally_mmo_cap, caps, rts2rts_qp_udp_sport, 1);
 	MLX5_SET(tally_mmo_cap, caps, log_dma_mmo_max_size, ilog2(HCA_MMO_MAX));
 }
 

@@ -17,14 +17,18 @@ static u8 init2init(void *object, const struct tally_devx_cmd *cmd)
 	return hca_qp_enable_mmo(&qp->hca) ? MLX5_CMD_STAT_BAD_QP_STATE_ERR : MLX5_CMD_STAT_OK;
 }
 
-/* Lets a failed stream of a DCI go on, and nothing else. */
+/* Lets a failed stream of a DCI go on, or chooses the source port of packets that there are none of. */
 static u8 rts2rts(void *object, const struct tally_devx_cmd *cmd)
 {
+	u64 mask = MLX5_GET64(tally_init2init_ext, cmd->in, opt_param_mask_95_32);
 	struct tally_qp *qp = object;
 
 	if (MLX5_GET(tally_init2init_ext, cmd->in, opt_param_mask) ||
-	    MLX5_GET64(tally_init2init_ext, cmd->in, opt_param_mask_95_32) != TALLY_QPC_OPT_MASK_STREAM ||
 	    !MLX5_GET(tally_init2init_ext, cmd->in, qpc_ext))
+		return MLX5_CMD_STAT_BAD_PARAM_ERR;
+	if (mask == TALLY_QPC_OPT_MASK_UDP_SPORT)
+		return READ_ONCE(qp->hca.state) == HCA_QPS_RTS ? MLX5_CMD_STAT_OK : MLX5_CMD_STAT_BAD_QP_STATE_ERR;
+	if (mask != TALLY_QPC_OPT_MASK_STREAM)
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	if (qp->hca.type != HCA_QP_DCI)
 		return MLX5_CMD_STAT_BAD_RES_ERR;

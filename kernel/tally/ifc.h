@@ -24,7 +24,9 @@ struct mlx5_ifc_tally_obj_cmd_bits {
 struct mlx5_ifc_tally_mmo_cap_bits {
 	u8 reserved_at_0[0x6b];
 	u8 log_dma_mmo_max_size[0x5];
-	u8 reserved_at_70[0xe3];
+	u8 reserved_at_70[0xe1];
+	u8 rts2rts_qp_udp_sport[0x1];
+	u8 reserved_at_152[0x1];
 	u8 dma_mmo_sq[0x1];
 	u8 reserved_at_154[0x5f4];
 	u8 dma_mmo_qp[0x1];
@@ -58,5 +60,6 @@ struct mlx5_ifc_tally_init2init_ext_bits {
 /* Of opt_param_mask_95_32. */
 #define TALLY_QPC_OPT_MASK_MMO BIT_ULL(3)
 #define TALLY_QPC_OPT_MASK_STREAM BIT_ULL(0)
+#define TALLY_QPC_OPT_MASK_UDP_SPORT BIT_ULL(2)
 
 #endif /* TALLY_IFC_H */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "wqe_program.hpp"
 
+#include "input.hpp"
 #include "world.hpp"
 
 #include <array>
@@ -9,39 +10,6 @@
 namespace world {
 
 namespace {
-
-class Input {
-public:
-	explicit Input(std::span<const u8> bytes) : rest_(bytes) {}
-	bool empty() const { return rest_.empty(); }
-	u8 byte()
-	{
-		if (rest_.empty())
-			return 0;
-		u8 b = rest_[0];
-		rest_ = rest_.subspan(1);
-		return b;
-	}
-	u16 half() { return static_cast<u16>(byte() | byte() << 8); }
-	u32 word() { return half() | u32{half()} << 16; }
-	u32 below(u32 n) { return byte() % n; }
-	std::span<const u8> bytes(size_t n)
-	{
-		n = std::min(n, rest_.size());
-		auto b = rest_.first(n);
-		rest_ = rest_.subspan(n);
-		return b;
-	}
-
-private:
-	std::span<const u8> rest_;
-};
-
-void require(bool holds, const char *what)
-{
-	if (!holds)
-		hca_port_bug("does not hold: %s", what);
-}
 
 // What a key is made of, so that it can come back after it was killed.
 struct KeyPlan {
@@ -73,6 +41,14 @@ public:
 		qps[2] = &w.add_qp(a, {.send_cq = &ca, .srq = &srq, .sq_slots = 32});
 		qps[3] = &w.add_qp(b, {.send_cq = &cb, .srq = nullptr, .sq_slots = 0, .rq_entries = 1,
 				       .rq_wqe_shift = 4});
+		qps[4] = &w.add_qp(a, {.send_cq = &ca, .sq_slots = 16, .rq_entries = 8, .type = HCA_QP_UD});
+		qps[5] = &w.add_qp(a, {.send_cq = &ca, .sq_slots = 16, .rq_entries = 0, .type = HCA_QP_DCI, .streams = 3});
+		qps[6] = &w.add_qp(a, {.send_cq = &ca, .srq = &srq, .sq_slots = 0, .type = HCA_QP_DCT, .key = dc_key});
+		qps[7] = &w.add_qp(b, {.send_cq = &cb, .sq_slots = 16, .rq_entries = 0, .type = HCA_QP_XRC_INI});
+		qps[8] = &w.add_qp(a, {.send_cq = &ca, .sq_slots = 0, .rq_entries = 0, .type = HCA_QP_XRC_TGT, .xrcdn = 3});
+		qps[9] = &w.add_qp(a, {.send_cq = &ca, .sq_slots = 16, .rq_entries = 8, .type = HCA_QP_UC});
+		xsrq.make_xrc(xrc_srqn, 3, ca, 0x77);
+		w.groups.emplace(1, qps[4]);
 		for (u32 i = 0; i < 3; i++)
 			for (u32 c = 0; c < HCA_CLASS_COUNT; c++)
 				qps[i]->attach(*counters[c % 2], 1u << c);
@@ -103,8 +79,9 @@ private:
 
 	void make(KeyPlan &p) { p.key = &w.add_key(*p.dev, *p.memory, p.options); }
 
-	/* The peer of each: 0 and 1 each other, 2 itself, 3 somebody who does not know it. */
-	Qp &peer(u32 i) { return *qps[i == 3 ? 0 : i < 2 ? 1 - i : i]; }
+	/* The peer of each: 0 and 1 each other, 2 and 9 themselves, 7 and 8 each other, 3 somebody who does not know it. */
+	Qp &peer(u32 i) { return *qps[i == 3 ? 0 : i < 2 ? 1 - i : i == 7 ? 8 : i == 8 ? 7 : i]; }
+	static bool has_peer(u8 type) { return type != HCA_QP_UD && type != HCA_QP_DCI && type != HCA_QP_DCT; }
 
 	void connect(u32 i)
 	{
@@ -118,6 +95,10 @@ private:
 			o.access = in.byte() & all_access;
 		if (in.byte() == 1)
 			o.max_dest_rd_atomic = 0;
+		if (!has_peer(qps[i]->options().type)) {
+			qps[i]->start(o);
+			return;
+		}
 		qps[i]->to_init(o);
 		if (in.byte() & 1)
 			hca_qp_enable_mmo(qps[i]->hca());
@@ -129,6 +110,10 @@ private:
 	{
 		Key &k = any_key(d);
 		u8 how = in.byte();
+		if (how >= 0xc0) {
+			IndirectKey &i = indirect_of(d);
+			return i.sge(how & 4 ? i.layout().iova + in.byte() : in.word(), in.byte() & ~(aligned ? 7u : 0u));
+		}
 		u64 off = in.half() % k.length();
 		u32 len = how & 1 ? in.half() : in.byte();
 
@@ -157,14 +142,21 @@ private:
 		u8 flags = in.byte();
 		Wqe wqe(op);
 
+		if (op == HCA_OPCODE_UMR) {
+			registration(q, flags);
+			return;
+		}
+
 		if (!q.sq_slots())
 			return;
 		Device &far_device = q.remote ? *q.remote : q.device();
+		if (op != HCA_OPCODE_NOP && op != HCA_OPCODE_LOCAL_INVAL && op != HCA_OPCODE_MMO)
+			address(q, wqe);
 		bool atomic = op == HCA_OPCODE_ATOMIC_CS || op == HCA_OPCODE_ATOMIC_FA;
 		if (op == HCA_OPCODE_SEND_INVAL)
 			wqe.imm(any_key(far_device).key());
 		if (op == HCA_OPCODE_LOCAL_INVAL)
-			wqe.imm(any_key(q.device()).key());
+			wqe.imm(flags & 8 ? indirect_of(q.device()).current_key() : any_key(q.device()).key());
 		if (op >= HCA_OPCODE_RDMA_WRITE && op != HCA_OPCODE_SEND && op != HCA_OPCODE_SEND_IMM &&
 		    op <= HCA_OPCODE_ATOMIC_FA) {
 			Sge far = any_sge(far_device, atomic && !(flags & 0x80));
@@ -202,6 +194,70 @@ private:
 			q.ring();
 	}
 
+	/* Where a datagram, a DC or an XRC request goes; mostly to somebody. */
+	void address(Qp &q, Wqe &wqe)
+	{
+		u8 how = in.byte();
+		switch (q.options().type) {
+		case HCA_QP_UD:
+			if (how & 1)
+				wqe.to_group(how >> 4 & 1, 0x1ee);
+			else
+				wqe.to(how & 2 ? a.number() : how >> 4, how & 12 ? qps[4]->qpn() : in.half(),
+				       u64{how & 0x80 ? in.word() : 0x1ee} << 32, how != 2);
+			break;
+		case HCA_QP_DCI:
+			wqe.to(how & 3 ? a.number() : how >> 4, how & 12 ? qps[6]->qpn() : in.half(),
+			       how & 0xc0 ? dc_key : in.byte());
+			wqe.stream(in.byte() & 7);
+			break;
+		case HCA_QP_XRC_INI:
+			wqe.to_srq(how & 7 ? xrc_srqn : in.half());
+			break;
+		}
+	}
+
+	/* Layouts of pieces of any keys, or none. */
+	void registration(Qp &q, u8 flags)
+	{
+		if (!q.sq_slots())
+			return;
+		IndirectKey &k = indirect_of(q.device());
+		UmrOptions o;
+		o.access = in.byte();
+		if (flags & 2)
+			o.variant = in.byte();
+		if (flags & 4)
+			o.flags |= static_cast<u8>(in.byte());
+		if (flags & 8)
+			o.mask ^= 1ull << in.below(32);
+		if (flags & 32)
+			o.start = in.word();
+		Wqe wqe = Wqe::umr_free(k.current_key());
+		u32 n = 1 + in.below(6);
+		if (flags & 64) {
+			std::vector<Sge> list;
+			while (n--)
+				list.push_back(any_sge(q.device()));
+			wqe = Wqe::umr_list(k.current_key(), list, o);
+		} else if (flags & 128) {
+			std::vector<Block> list;
+			while (n--) {
+				Sge s = any_sge(q.device());
+				list.push_back({s.addr, static_cast<u16>(s.len & 0x7f), in.byte(), s.key});
+			}
+			wqe = Wqe::umr_pattern(k.current_key(), in.byte(), list, o);
+		}
+		if (wqe.slots() > q.sq_slots())
+			return;
+		wqe.signaled(flags & 1);
+		q.stage(wqe);
+		if (flags & 16)
+			q.ring();
+	}
+
+	IndirectKey &indirect_of(Device &d) { return *indirect[(&d == &b ? 2 : 0) + (in.byte() & 1)]; }
+
 	static void scribble(u8 *ring, size_t size, size_t at, std::span<const u8> bytes)
 	{
 		for (size_t i = 0; size && i < bytes.size(); i++)
@@ -212,6 +268,14 @@ private:
 	{
 		Qp &q = any_qp();
 		std::vector<Sge> list;
+		if (q.options().type == HCA_QP_XRC_TGT) {
+			list.push_back(any_sge(a));
+			if (xsrq_left)
+				xsrq_left--, xsrq.post(list);
+			return;
+		}
+		if (!q.options().srq && !q.options().rq_entries)
+			return;
 		u32 room = q.options().srq ? 3 : (1u << q.options().rq_wqe_shift) / 16;
 		u32 n = 1 + in.byte() % room;
 		for (u32 i = 0; i < n; i++)
@@ -424,7 +488,7 @@ private:
 				check(*wc);
 			}
 
-		u64 posted[2] = {srq.ever_posted(), 0};
+		u64 posted[2] = {srq.ever_posted() + xsrq.ever_posted(), 0};
 		for (Qp *q : qps)
 			posted[&q->device() == &b] += q->ever_posted();
 		/* Operations that finished at a, receives and sends, counted by number. */
@@ -445,12 +509,17 @@ private:
 	World w;
 	Device &a = w.add_device(), &b = w.add_device();
 	Cq &ca = w.add_cq(a, 16), &cb = w.add_cq(b, 64, 128);
+	static constexpr u64 dc_key = 0xdc;
+	static constexpr u32 xrc_srqn = 100;
 	Srq &srq = w.add_srq(a, 8, 6);
+	Srq &xsrq = w.add_srq(a, 8, 6);
+	std::array<IndirectKey *, 4> indirect = {&w.add_indirect(a), &w.add_indirect(a, {.max_entries = 4}),
+						 &w.add_indirect(b), &w.add_indirect(b, {.invalidate_ok = true})};
 	std::array<Counter *, 2> counters = {&w.add_counter(a), &w.add_counter(a, true)};
-	std::array<Qp *, 4> qps{};
+	std::array<Qp *, 10> qps{};
 	std::vector<KeyPlan> keys;
 	bool ca_broken = false, cb_broken = false, srq_broken = false;
-	u32 srq_left = 7;
+	u32 srq_left = 7, xsrq_left = 7;
 };
 
 } // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Indirect keys: lists and patterns that work requests register, in every operation, and what is refused.
+#include "../../fuzz/key_program.hpp"
 #include "pair.hpp"
 
 #include <array>
@@ -703,5 +704,16 @@ TEST(Mkey, RandomTreesAgreeWithAModelThatFollowsEachByte)
 			auto bad = p.w.damage();
 			ASSERT_FALSE(bad) << *bad << ", seed " << seed << ", round " << round;
 		}
+	}
+}
+
+TEST(Mkey, RandomRegistrationsAndWritesComeToWhatAModelSays)
+{
+	std::mt19937 rng(7);
+	for (int round = 0; round < 300; round++) {
+		Bytes program(400);
+		for (u8 &byte : program)
+			byte = static_cast<u8>(rng());
+		run_key_program(program);
 	}
 }
