@@ -35,8 +35,9 @@ static bool is_full(struct hca_cq *cq)
 
 static struct hca_cqe *entry(struct hca_cq *cq, u32 index)
 {
-	return (struct hca_cqe *)(cq->buf + (size_t)(index & cq->mask) * cq->cqe_size +
-				  (cq->cqe_size - HCA_CQE_SIZE));
+	u32 place = cq->collapsed ? 0 : index & cq->mask;
+
+	return (struct hca_cqe *)(cq->buf + (size_t)place * cq->cqe_size + (cq->cqe_size - HCA_CQE_SIZE));
 }
 
 static u8 owner(const struct hca_cq *cq)
@@ -122,6 +123,13 @@ bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c)
 refuse:
 	spin_unlock(&cq->lock);
 	return false;
+}
+
+void hca_cq_ignore_overrun(struct hca_cq *cq, bool ignore)
+{
+	spin_lock(&cq->lock);
+	cq->ignore_overrun = ignore;
+	spin_unlock(&cq->lock);
 }
 
 void hca_cq_arm(struct hca_cq *cq)

@@ -488,6 +488,7 @@ enum hca_cq_arm { HCA_CQ_UNARMED, HCA_CQ_ARMED_SOLICITED, HCA_CQ_ARMED };
  * @ignore_overrun: never check the consumer index
  * @pad: entries of 128 bytes are written whole, with zeroes before the last 64
  * @timestamps: successful completions say when they happened, which costs a look at the clock each
+ * @collapsed: every entry is written to the first place
  */
 struct hca_cq {
 	spinlock_t lock;
@@ -509,6 +510,7 @@ struct hca_cq {
 	bool ignore_overrun;
 	bool pad;
 	bool timestamps;
+	bool collapsed;
 };
 
 #define HCA_CQ_NO_SN 0xff
@@ -536,6 +538,13 @@ void hca_cq_init(struct hca_cq *cq, struct hca_dev *dev, void *buf, u32 entries,
  * Return: 0, or -EINVAL if the completions not yet polled do not fit, or the CQ is in error.
  */
 int hca_cq_resize(struct hca_cq *cq, void *buf, u32 entries, u32 cqe_size);
+
+/**
+ * hca_cq_ignore_overrun - whether the consumer index is checked from here on
+ * @cq: the CQ
+ * @ignore: see struct hca_cq
+ */
+void hca_cq_ignore_overrun(struct hca_cq *cq, bool ignore);
 
 /**
  * hca_cq_arm - look at the arm record, which user space has just written

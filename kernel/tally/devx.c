@@ -181,7 +181,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_QUERY_EQN)(struct uverbs_attr_bund
 static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_QUERY_UAR)(struct uverbs_attr_bundle *attrs)
 {
 	struct tally_ucontext *ctx = tally_devx_context(attrs);
-	u32 bfreg, page;
+	u32 bfreg, id;
 	int ret;
 
 	if (IS_ERR(ctx))
@@ -189,10 +189,10 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_QUERY_UAR)(struct uverbs_attr_bund
 	ret = uverbs_copy_from(&bfreg, attrs, MLX5_IB_ATTR_DEVX_QUERY_UAR_USER_IDX);
 	if (ret)
 		return ret;
-	ret = tally_bfreg_page(ctx, bfreg, &page);
+	ret = tally_bfreg_page(ctx, bfreg, &id);
 	if (ret)
 		return ret;
-	return uverbs_copy_to(attrs, MLX5_IB_ATTR_DEVX_QUERY_UAR_DEV_IDX, &page, sizeof(page));
+	return uverbs_copy_to(attrs, MLX5_IB_ATTR_DEVX_QUERY_UAR_DEV_IDX, &id, sizeof(id));
 }
 
 /* No switch, no other functions: there is nothing to say but that the port exists. */

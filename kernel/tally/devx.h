@@ -93,6 +93,8 @@ struct tally_devx_type {
 extern const struct tally_devx_type tally_devx_pd;
 /* mkey.c */
 extern const struct tally_devx_type tally_devx_mkey;
+/* devx_cq.c */
+extern const struct tally_devx_type tally_devx_cq;
 /* devx_qp.c */
 extern const struct tally_devx_type tally_devx_qp;
 

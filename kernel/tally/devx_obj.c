@@ -17,6 +17,7 @@
 static const struct tally_devx_type *const types[] = {
 	&tally_devx_pd,
 	&tally_devx_mkey,
+	&tally_devx_cq,
 	&tally_devx_qp,
 };
 
@@ -123,6 +124,11 @@ static void *find_object(struct ib_uobject *uobj, const struct tally_devx_type *
 	u32 number = MLX5_GET(tally_obj_cmd, in, number);
 
 	switch (uobj_get_object_id(uobj)) {
+	case UVERBS_OBJECT_CQ: {
+		struct tally_cq *cq = to_tcq(uobj->object);
+
+		return type->opcode == MLX5_CMD_OP_CREATE_CQ && number == cq->res.number ? cq : NULL;
+	}
 	case UVERBS_OBJECT_QP: {
 		struct tally_qp *qp = to_tqp(uobj->object);
 

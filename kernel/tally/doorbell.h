@@ -21,6 +21,9 @@ struct vm_area_struct;
 
 #define TALLY_BFREGS_PER_UAR 2
 
+/* By what number user space names a page: libraries take 0 for none. */
+#define TALLY_UAR_ID(index) ((index) + 1)
+
 /**
  * tally_uars_alloc - make a context's UAR pages
  * @ctx: the context, @ctx->uars is set
@@ -67,31 +70,31 @@ int tally_bfreg_bind(struct tally_qp *qp, u32 *index);
 /**
  * tally_bfreg_bind_page - give a QP a doorbell register of a page that user space has chosen
  * @qp: published nowhere yet; @qp->bfreg is set
- * @index: the page
+ * @id: the page, as user space names it
  *
  * Return: 0, or -EINVAL if the context has no such page.
  */
-int tally_bfreg_bind_page(struct tally_qp *qp, u32 index);
+int tally_bfreg_bind_page(struct tally_qp *qp, u32 id);
 
 /**
  * tally_bfreg_page - the page of a register that came with the context
  * @ctx: the context
  * @index: the register, as user space numbers them
- * @page: the page
+ * @id: the page, as user space names it
  *
  * Return: 0, or -EINVAL if there is no such register.
  */
-int tally_bfreg_page(struct tally_ucontext *ctx, u32 index, u32 *page);
+int tally_bfreg_page(struct tally_ucontext *ctx, u32 index, u32 *id);
 
 /**
  * tally_uar_hold - something else than a QP is bound to a page
  * @ctx: the context
- * @index: the page
+ * @id: the page, as user space names it
  *
  * Return: 0, and the page stays until tally_uar_drop(); -EINVAL if the context has no such page.
  */
-int tally_uar_hold(struct tally_ucontext *ctx, u32 index);
-void tally_uar_drop(struct tally_ucontext *ctx, u32 index);
+int tally_uar_hold(struct tally_ucontext *ctx, u32 id);
+void tally_uar_drop(struct tally_ucontext *ctx, u32 id);
 
 /**
  * tally_uar_get_page - a page of a context with dynamic UARs

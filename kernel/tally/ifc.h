@@ -20,6 +20,34 @@ struct mlx5_ifc_tally_obj_cmd_bits {
 	u8 reserved_at_60[0x20];
 };
 
+/* A view of create_cq_in: where registered memory is named; of its dbr_addr in cqc, the offset is left. */
+struct mlx5_ifc_tally_create_cq_umem_bits {
+	u8 reserved_at_0[0xa0];
+	u8 dbr_umem_id[0x20];
+	u8 reserved_at_c0[0x1c0];
+	u8 cq_umem_offset[0x40];
+	u8 cq_umem_id[0x20];
+	u8 reserved_at_2e0[0x5a0];
+};
+
+/* Likewise, of create_qp_in. */
+struct mlx5_ifc_tally_create_qp_umem_bits {
+	u8 reserved_at_0[0x7e0];
+	u8 dbr_umem_id[0x20];
+	u8 wq_umem_offset[0x40];
+	u8 wq_umem_id[0x20];
+	u8 reserved_at_860[0x20];
+};
+
+/* Likewise, of create_rmp_in. */
+struct mlx5_ifc_tally_create_rmp_umem_bits {
+	u8 reserved_at_0[0x3c0];
+	u8 dbr_umem_id[0x20];
+	u8 wq_umem_id[0x20];
+	u8 wq_umem_offset[0x40];
+	u8 reserved_at_440[0x40];
+};
+
 /* A view of cmd_hca_cap. */
 struct mlx5_ifc_tally_mmo_cap_bits {
 	u8 reserved_at_0[0x6b];
@@ -56,6 +84,9 @@ struct mlx5_ifc_tally_init2init_ext_bits {
 	u8 dci_stream_channel_id[0x10];
 	u8 reserved_at_8a0[0x5e0];
 };
+
+/* Of modify_field_select. */
+#define TALLY_CQ_MODIFY_PERIOD_MODE BIT(4)
 
 /* Of opt_param_mask_95_32. */
 #define TALLY_QPC_OPT_MASK_MMO BIT_ULL(3)

@@ -78,6 +78,17 @@ static bool dc_modify_is_ok(u8 type, u8 cur, u8 new, int mask)
 	return false;
 }
 
+/* One that a command has made has no type of the verbs'. */
+static const u8 ib_types[HCA_QP_TYPES] = {
+	[HCA_QP_RC]	 = IB_QPT_RC,
+	[HCA_QP_UC]	 = IB_QPT_UC,
+	[HCA_QP_UD]	 = IB_QPT_UD,
+	[HCA_QP_XRC_INI] = IB_QPT_XRC_INI,
+	[HCA_QP_XRC_TGT] = IB_QPT_XRC_TGT,
+	[HCA_QP_DCI]	 = IB_QPT_DRIVER,
+	[HCA_QP_DCT]	 = IB_QPT_DRIVER,
+};
+
 static int check_state(struct tally_qp *qp, enum ib_qp_state cur, const struct ib_qp_attr *attr, int mask,
 		       enum ib_qp_state *new)
 {
@@ -87,10 +98,10 @@ static int check_state(struct tally_qp *qp, enum ib_qp_state cur, const struct i
 	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
 		return -EINVAL;
 	*new = mask & IB_QP_STATE ? attr->qp_state : cur;
-	if (qp->ib.qp_type == IB_QPT_DRIVER)
+	if (ib_types[qp->hca.type] == IB_QPT_DRIVER)
 		ok = dc_modify_is_ok(qp->hca.type, cur, *new, mask);
 	else
-		ok = ib_modify_qp_is_ok(cur, *new, qp->ib.qp_type, mask);
+		ok = ib_modify_qp_is_ok(cur, *new, ib_types[qp->hca.type], mask);
 	return ok ? 0 : -EINVAL;
 }
 

@@ -168,28 +168,34 @@ int tally_uar_put_page(struct tally_ucontext *ctx, u32 index)
 	return ret;
 }
 
-int tally_uar_hold(struct tally_ucontext *ctx, u32 index)
+/* The page that user space names so, if it has it; under uars->lock. */
+static struct tally_uar *find_page(struct tally_uars *uars, u32 id)
 {
-	struct tally_uars *uars = ctx->uars;
-	bool taken;
+	struct tally_uar *uar;
 
-	if (index >= uars->num)
-		return -EINVAL;
-	spin_lock(&uars->lock);
-	taken = uars->pages[index].taken;
-	if (taken)
-		uars->pages[index].users++;
-	spin_unlock(&uars->lock);
-	return taken ? 0 : -EINVAL;
+	if (id < TALLY_UAR_ID(0) || id >= TALLY_UAR_ID(uars->num))
+		return NULL;
+	uar = &uars->pages[id - TALLY_UAR_ID(0)];
+	return uar->taken ? uar : NULL;
 }
 
-void tally_uar_drop(struct tally_ucontext *ctx, u32 index)
+int tally_uar_hold(struct tally_ucontext *ctx, u32 id)
 {
-	struct tally_uars *uars = ctx->uars;
+	struct tally_uar *uar;
 
-	spin_lock(&uars->lock);
-	uars->pages[index].users--;
-	spin_unlock(&uars->lock);
+	spin_lock(&ctx->uars->lock);
+	uar = find_page(ctx->uars, id);
+	if (uar)
+		uar->users++;
+	spin_unlock(&ctx->uars->lock);
+	return uar ? 0 : -EINVAL;
+}
+
+void tally_uar_drop(struct tally_ucontext *ctx, u32 id)
+{
+	spin_lock(&ctx->uars->lock);
+	find_page(ctx->uars, id)->users--;
+	spin_unlock(&ctx->uars->lock);
 }
 
 int tally_uar_get_page(struct tally_ucontext *ctx, bool arming, u32 *index)
@@ -506,29 +512,31 @@ int tally_bfreg_bind(struct tally_qp *qp, u32 *index)
 	return 0;
 }
 
-int tally_bfreg_bind_page(struct tally_qp *qp, u32 index)
+int tally_bfreg_bind_page(struct tally_qp *qp, u32 id)
 {
 	struct tally_uars *uars = qp->ctx->uars;
 	struct tally_bfreg *b = NULL;
+	struct tally_uar *uar;
 	u32 k;
 
-	if (index >= uars->num)
-		return -EINVAL;
 	spin_lock(&uars->lock);
-	for (k = 0; uars->pages[index].taken && k < TALLY_BFREGS_PER_UAR; k++)
-		if (!b || uars->pages[index].bfregs[k].num_qps < b->num_qps)
-			b = &uars->pages[index].bfregs[k];
+	uar = find_page(uars, id);
+	for (k = 0; uar && k < TALLY_BFREGS_PER_UAR; k++)
+		if (!b || uar->bfregs[k].num_qps < b->num_qps)
+			b = &uar->bfregs[k];
 	if (b)
 		bind(qp, b);
 	spin_unlock(&uars->lock);
 	return b ? 0 : -EINVAL;
 }
 
-int tally_bfreg_page(struct tally_ucontext *ctx, u32 index, u32 *page)
+int tally_bfreg_page(struct tally_ucontext *ctx, u32 index, u32 *id)
 {
-	*page = index / TALLY_BFREG_STRIDE;
-	if (ctx->dyn_uars || *page >= ctx->num_uars || index % TALLY_BFREG_STRIDE >= TALLY_BFREGS_PER_UAR)
+	u32 page = index / TALLY_BFREG_STRIDE;
+
+	if (ctx->dyn_uars || page >= ctx->num_uars || index % TALLY_BFREG_STRIDE >= TALLY_BFREGS_PER_UAR)
 		return -EINVAL;
+	*id = TALLY_UAR_ID(page);
 	return 0;
 }
 

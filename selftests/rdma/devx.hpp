@@ -28,12 +28,185 @@ struct mlx5_ifc_cmd_out_bits {
 	u8 reserved_at_60[0x20];
 };
 
+struct mlx5_ifc_cqc_bits {
+	u8 status[0x4];
+	u8 reserved_at_4[0x3];
+	u8 apu_cq[0x1];
+	u8 cqe_sz[0x3];
+	u8 cc[0x1];
+	u8 reserved_at_c[0x2];
+	u8 oi[0x1];
+	u8 cq_period_mode[0x2];
+	u8 cqe_comp_en[0x1];
+	u8 mini_cqe_res_format[0x2];
+	u8 st[0x4];
+	u8 reserved_at_18[0x8];
+	u8 dbr_umem_id[0x20];
+	u8 reserved_at_40[0x23];
+	u8 log_cq_size[0x5];
+	u8 uar_page[0x18];
+	u8 reserved_at_80[0x4];
+	u8 cq_period[0xc];
+	u8 cq_max_count[0x10];
+	u8 c_eqn[0x20];
+	u8 reserved_at_c0[0x88];
+	u8 consumer_counter[0x18];
+	u8 reserved_at_160[0x8];
+	u8 producer_counter[0x18];
+	u8 reserved_at_180[0x40];
+	u8 dbr_addr[0x40];
+};
+
+struct mlx5_ifc_create_cq_in_bits {
+	u8 opcode[0x10];
+	u8 uid[0x10];
+	u8 reserved_at_20[0x10];
+	u8 op_mod[0x10];
+	u8 reserved_at_40[0x40];
+	struct mlx5_ifc_cqc_bits cqc;
+	u8 cq_umem_offset[0x40];
+	u8 cq_umem_id[0x20];
+	u8 reserved_at_2e0[0x5a0];
+};
+
+struct mlx5_ifc_modify_cq_in_bits {
+	u8 reserved_at_0[0x60];
+	u8 field_select[0x20];
+	struct mlx5_ifc_cqc_bits cqc;
+	u8 reserved_at_280[0x600];
+};
+
+struct mlx5_ifc_query_cq_out_bits {
+	u8 reserved_at_0[0x80];
+	struct mlx5_ifc_cqc_bits cqc;
+	u8 reserved_at_280[0x600];
+};
+
+struct mlx5_ifc_ads_bits {
+	u8 reserved_at_0[0x10];
+	u8 pkey_index[0x10];
+	u8 reserved_at_20[0x20];
+	u8 ack_timeout[0x5];
+	u8 reserved_at_45[0x3];
+	u8 src_addr_index[0x8];
+	u8 reserved_at_50[0x8];
+	u8 hop_limit[0x8];
+	u8 reserved_at_60[0x20];
+	u8 rgid_rip[0x80];
+	u8 reserved_at_100[0x10];
+	u8 udp_sport[0x10];
+	u8 reserved_at_120[0x8];
+	u8 vhca_port_num[0x8];
+	u8 rmac[0x30];
+};
+
+struct mlx5_ifc_qpc_bits {
+	u8 state[0x4];
+	u8 lag_tx_port_affinity[0x4];
+	u8 st[0x8];
+	u8 reserved_at_10[0x3];
+	u8 pm_state[0x2];
+	u8 reserved_at_15[0x3];
+	u8 offload_type[0x4];
+	u8 reserved_at_1c[0x4];
+	u8 wq_signature[0x1];
+	u8 reserved_at_21[0x7];
+	u8 pd[0x18];
+	u8 mtu[0x3];
+	u8 log_msg_max[0x5];
+	u8 reserved_at_48[0x1];
+	u8 log_rq_size[0x4];
+	u8 log_rq_stride[0x3];
+	u8 no_sq[0x1];
+	u8 log_sq_size[0x4];
+	u8 reserved_at_55[0x3];
+	u8 ts_format[0x2];
+	u8 reserved_at_5a[0x1];
+	u8 rlky[0x1];
+	u8 ulp_stateless_offload_mode[0x4];
+	u8 counter_set_id[0x8];
+	u8 uar_page[0x18];
+	u8 reserved_at_80[0x8];
+	u8 user_index[0x18];
+	u8 reserved_at_a0[0x8];
+	u8 remote_qpn[0x18];
+	struct mlx5_ifc_ads_bits primary;
+	struct mlx5_ifc_ads_bits secondary;
+	u8 reserved_at_380[0x8];
+	u8 log_sra_max[0x3];
+	u8 reserved_at_38b[0x2];
+	u8 retry_count[0x3];
+	u8 rnr_retry[0x3];
+	u8 reserved_at_393[0x2d];
+	u8 reserved_at_3c0[0x8];
+	u8 next_send_psn[0x18];
+	u8 reserved_at_3e0[0x8];
+	u8 cqn_snd[0x18];
+	u8 reserved_at_400[0x80];
+	u8 reserved_at_480[0x8];
+	u8 log_rra_max[0x3];
+	u8 reserved_at_48b[0x5];
+	u8 rre[0x1];
+	u8 rwe[0x1];
+	u8 rae[0x1];
+	u8 reserved_at_493[0xd];
+	u8 reserved_at_4a0[0x3];
+	u8 min_rnr_nak[0x5];
+	u8 next_rcv_psn[0x18];
+	u8 reserved_at_4c0[0x28];
+	u8 cqn_rcv[0x18];
+	u8 dbr_addr[0x40];
+	u8 reserved_at_540[0x20];
+	u8 reserved_at_560[0x5];
+	u8 rq_type[0x3];
+	u8 srqn[0x18];
+	u8 reserved_at_580[0x20];
+	u8 hw_sq_wqebb_counter[0x10];
+	u8 reserved_at_5b0[0x170];
+	u8 dbr_umem_id[0x20];
+};
+static_assert(sizeof(mlx5_ifc_qpc_bits) == 0x740);
+
+struct mlx5_ifc_create_qp_in_bits {
+	u8 opcode[0x10];
+	u8 uid[0x10];
+	u8 reserved_at_20[0x10];
+	u8 op_mod[0x10];
+	u8 qpc_ext[0x1];
+	u8 reserved_at_41[0x7];
+	u8 input_qpn[0x18];
+	u8 reserved_at_60[0x20];
+	u8 opt_param_mask[0x20];
+	u8 ece[0x20];
+	struct mlx5_ifc_qpc_bits qpc;
+	u8 wq_umem_offset[0x40];
+	u8 wq_umem_id[0x20];
+	u8 reserved_at_860[0x20];
+};
+
+struct mlx5_ifc_query_qp_out_bits {
+	u8 reserved_at_0[0xc0];
+	struct mlx5_ifc_qpc_bits qpc;
+	u8 reserved_at_800[0x80];
+};
+
 namespace rdma::devx {
 
 enum Opcode : uint16_t {
 	QUERY_HCA_CAP = 0x100,
-	INIT2INIT_QP = 0x50e,
+	CREATE_CQ = 0x400,
+	QUERY_CQ = 0x402,
+	MODIFY_CQ = 0x403,
+	CREATE_QP = 0x500,
+	RST2INIT_QP = 0x502,
+	INIT2RTR_QP = 0x503,
+	RTR2RTS_QP = 0x504,
+	RTS2RTS_QP = 0x505,
+	SQERR2RTS_QP = 0x506,
+	TO_ERR_QP = 0x507,
+	TO_RST_QP = 0x50a,
 	QUERY_QP = 0x50b,
+	INIT2INIT_QP = 0x50e,
 	ALLOC_PD = 0x800,
 	DEALLOC_PD = 0x801,
 };
@@ -148,6 +321,49 @@ inline int destroy(Obj &obj)
 	if (!err)
 		(void)obj.release();
 	return err;
+}
+
+class Umem {
+      public:
+	Umem(const Context &c, void *addr, size_t size, uint32_t access = IBV_ACCESS_LOCAL_WRITE)
+	    : umem_(mlx5dv_devx_umem_reg(c.get(), addr, size, access))
+	{
+		if (!umem_)
+			fail("mlx5dv_devx_umem_reg");
+	}
+	~Umem()
+	{
+		if (int err = umem_ ? dereg() : 0)
+			std::fprintf(stderr, "# mlx5dv_devx_umem_dereg: %s\n", std::strerror(err));
+	}
+	Umem(const Umem &) = delete;
+	Umem &operator=(const Umem &) = delete;
+	uint32_t id() const { return umem_->umem_id; }
+	int dereg()
+	{
+		int err = mlx5dv_devx_umem_dereg(umem_);
+		if (!err)
+			umem_ = nullptr;
+		return err;
+	}
+
+      private:
+	mlx5dv_devx_umem *umem_;
+};
+
+using Uar = std::unique_ptr<mlx5dv_devx_uar, Deleter<mlx5dv_devx_free_uar>>;
+
+inline Uar alloc_uar(const Context &c, uint32_t type = MLX5DV_UAR_ALLOC_TYPE_NC)
+{
+	return own<Uar>(mlx5dv_devx_alloc_uar(c.get(), type), "mlx5dv_devx_alloc_uar");
+}
+
+inline uint32_t eqn(const Context &c)
+{
+	uint32_t n = 0;
+	if (int err = mlx5dv_devx_query_eqn(c.get(), 0, &n))
+		fail("query_eqn", err);
+	return n;
 }
 
 inline Obj alloc_pd(const Context &c, uint32_t *pdn)

@@ -32,6 +32,31 @@ TEST(Cq, EntriesAreOwnedRightThroughManyRoundsOfTheRing)
 	}
 }
 
+TEST(Cq, ACollapsedOneHasItsLastEntryInTheFirstPlaceAndTouchesNoOther)
+{
+	for (u32 size : {64u, 128u}) {
+		Pair p({.cq_entries = 4, .cqe_size = size});
+		hca_cq *hca = p.ca.hca();
+		const auto *first = reinterpret_cast<const hca_cqe *>(hca->buf + size - HCA_CQE_SIZE);
+		const std::vector<u8> rest(hca->buf + size, hca->buf + 4 * size);
+
+		hca->collapsed = true;
+		hca_cq_ignore_overrun(hca, true);
+		for (u16 i = 0; i < 50; i++) {
+			nops(p, 1);
+			ASSERT_EQ(be16_to_cpu(first->wqe_counter), i);
+			ASSERT_EQ(first->op_own, HCA_CQE_REQ << 4 | (i / 4 & 1));
+		}
+		EXPECT_EQ(std::memcmp(hca->buf + size, rest.data(), rest.size()), 0);
+		EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+
+		/* from here on nobody polls what is looked for */
+		hca_cq_ignore_overrun(hca, false);
+		nops(p, 1);
+		EXPECT_EQ(p.w.count_events({Told::CqError, &p.ca}), 1u);
+	}
+}
+
 TEST(Cq, TheConsumerIndexMayPass24Bits)
 {
 	Pair p({.cq_entries = 8});

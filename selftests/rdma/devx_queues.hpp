@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Queues made by commands, driven by hand: WQEs, doorbell records, doorbells and CQEs are the test's own.
+#pragma once
+
+#include "devx.hpp"
+
+#include <atomic>
+#include <endian.h>
+
+namespace rdma::devx {
+
+struct CqOptions {
+	unsigned log_size = 6;
+	bool collapsed = false;
+	bool ignore_overrun = false;
+	bool large = false; // 128-byte entries
+};
+
+// A completion queue: entries and doorbell record in one buffer.
+class Queue {
+      public:
+	static constexpr size_t records = 64; // where the entries begin
+	const Context &c;
+	CqOptions o;
+	Buffer buf;
+	Umem umem;
+	Uar uar;
+	Obj obj;
+	uint32_t number = 0;
+	uint32_t ci = 0;
+
+	explicit Queue(const Context &ctx, const CqOptions &opt = {})
+	    : c(ctx), o(opt), buf(records + entry_size(opt) * (size_t{1} << opt.log_size)),
+	      umem(ctx, buf.data(), buf.size()), uar(alloc_uar(ctx))
+	{
+		std::memset(buf.data() + records, MLX5_CQE_INVALID << 4, buf.size() - records);
+		Mailbox m = request();
+		obj = create(c, m, "CREATE_CQ");
+		number = m.number();
+	}
+	static size_t entry_size(const CqOptions &o) { return o.large ? 128 : 64; }
+
+	Mailbox request() const
+	{
+		Mailbox m(CREATE_CQ, DEVX_ST_SZ_BYTES(create_cq_in));
+		void *in = m.in.data();
+		DEVX_SET(create_cq_in, in, cqc.log_cq_size, o.log_size);
+		DEVX_SET(create_cq_in, in, cqc.cqe_sz, o.large);
+		DEVX_SET(create_cq_in, in, cqc.cc, o.collapsed);
+		DEVX_SET(create_cq_in, in, cqc.oi, o.ignore_overrun);
+		DEVX_SET(create_cq_in, in, cqc.uar_page, uar->page_id);
+		DEVX_SET(create_cq_in, in, cqc.c_eqn, eqn(c));
+		DEVX_SET(create_cq_in, in, cqc.dbr_umem_id, umem.id());
+		DEVX_SET64(create_cq_in, in, cqc.dbr_addr, 0);
+		DEVX_SET(create_cq_in, in, cq_umem_id, umem.id());
+		DEVX_SET64(create_cq_in, in, cq_umem_offset, records);
+		return m;
+	}
+	volatile mlx5_cqe64 *entry(uint32_t index) const
+	{
+		const size_t place = o.collapsed ? 0 : index & ((1u << o.log_size) - 1);
+		return reinterpret_cast<volatile mlx5_cqe64 *>(buf.data() + records + place * entry_size(o) +
+							       (entry_size(o) - 64));
+	}
+	// The next entry, for as long as nothing overwrites it; nullptr after a while without one.
+	volatile mlx5_cqe64 *next(std::chrono::milliseconds patience = 5s)
+	{
+		volatile mlx5_cqe64 *e = entry(ci);
+		const auto end = std::chrono::steady_clock::now() + patience;
+		const uint8_t owner = ci >> o.log_size & 1;
+		while (e->op_own >> 4 == MLX5_CQE_INVALID || (e->op_own & 1) != owner)
+			if (std::chrono::steady_clock::now() > end)
+				return nullptr;
+		std::atomic_thread_fence(std::memory_order_acquire);
+		ci++;
+		return e;
+	}
+	void consumed()
+	{
+		std::atomic_thread_fence(std::memory_order_release);
+		*reinterpret_cast<volatile uint32_t *>(buf.data()) = htobe32(ci & 0xffffff);
+	}
+	void arm()
+	{
+		const uint32_t word = ci & 0xffffff;
+		reinterpret_cast<volatile uint32_t *>(buf.data())[1] = htobe32(word);
+		std::atomic_thread_fence(std::memory_order_seq_cst);
+		*reinterpret_cast<volatile uint64_t *>(static_cast<char *>(uar->base_addr) + 0x20) =
+		    htobe64(static_cast<uint64_t>(word) << 32 | number);
+	}
+	uint32_t field(uint32_t (*get)(const void *))
+	{
+		Mailbox m(QUERY_CQ, 16, DEVX_ST_SZ_BYTES(query_cq_out));
+		m.names(number);
+		must(query(obj, m), "QUERY_CQ");
+		return get(m.out.data());
+	}
+};
+
+struct QpShape {
+	unsigned log_sq = 6;
+	unsigned log_rq = 4;
+	unsigned log_stride = 0; // 16 bytes << this
+};
+
+// A queue pair in memory of its own: receives, then sends, then the doorbell record.
+class Qp {
+      public:
+	const Context &c;
+	QpShape shape;
+	Queue *scq, *rcq;
+	uint32_t pdn;
+	Buffer buf;
+	Umem umem;
+	Uar uar;
+	Obj obj;
+	uint32_t number = 0;
+	uint16_t posted = 0, received = 0;
+
+	Qp(const Context &ctx, uint32_t pd, Queue &send, Queue &recv, const QpShape &s = {})
+	    : c(ctx), shape(s), scq(&send), rcq(&recv), pdn(pd), buf(record_offset(s) + 64),
+	      umem(ctx, buf.data(), buf.size()), uar(alloc_uar(ctx, MLX5DV_UAR_ALLOC_TYPE_BF))
+	{
+		Mailbox m = request();
+		obj = create(c, m, "CREATE_QP");
+		number = m.number();
+	}
+	static size_t rq_bytes(const QpShape &s) { return size_t{16} << (s.log_rq + s.log_stride); }
+	static size_t record_offset(const QpShape &s) { return rq_bytes(s) + (size_t{64} << s.log_sq); }
+
+	Mailbox request() const
+	{
+		Mailbox m(CREATE_QP, DEVX_ST_SZ_BYTES(create_qp_in));
+		void *in = m.in.data();
+		DEVX_SET(create_qp_in, in, qpc.st, 0);
+		DEVX_SET(create_qp_in, in, qpc.pm_state, 3);
+		DEVX_SET(create_qp_in, in, qpc.pd, pdn);
+		DEVX_SET(create_qp_in, in, qpc.log_sq_size, shape.log_sq);
+		DEVX_SET(create_qp_in, in, qpc.log_rq_size, shape.log_rq);
+		DEVX_SET(create_qp_in, in, qpc.log_rq_stride, shape.log_stride);
+		DEVX_SET(create_qp_in, in, qpc.uar_page, uar->page_id);
+		DEVX_SET(create_qp_in, in, qpc.user_index, 0xabc);
+		DEVX_SET(create_qp_in, in, qpc.cqn_snd, scq->number);
+		DEVX_SET(create_qp_in, in, qpc.cqn_rcv, rcq->number);
+		DEVX_SET(create_qp_in, in, qpc.dbr_umem_id, umem.id());
+		DEVX_SET64(create_qp_in, in, qpc.dbr_addr, record_offset(shape));
+		DEVX_SET(create_qp_in, in, wq_umem_id, umem.id());
+		return m;
+	}
+	Mailbox rst2init(bool access = true) const
+	{
+		Mailbox m(RST2INIT_QP, DEVX_ST_SZ_BYTES(create_qp_in));
+		m.names(number);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.primary.vhca_port_num, 1);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.rre, access);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.rwe, access);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.rae, access);
+		return m;
+	}
+	Mailbox init2rtr(uint32_t peer) const
+	{
+		Mailbox m(INIT2RTR_QP, DEVX_ST_SZ_BYTES(create_qp_in));
+		const ibv_gid gid = c.gid();
+		void *in = m.in.data();
+		m.names(number);
+		DEVX_SET(create_qp_in, in, qpc.mtu, IBV_MTU_1024);
+		DEVX_SET(create_qp_in, in, qpc.log_msg_max, 30);
+		DEVX_SET(create_qp_in, in, qpc.remote_qpn, peer);
+		DEVX_SET(create_qp_in, in, qpc.log_rra_max, 4);
+		DEVX_SET(create_qp_in, in, qpc.min_rnr_nak, 1);
+		DEVX_SET(create_qp_in, in, qpc.primary.vhca_port_num, 1);
+		DEVX_SET(create_qp_in, in, qpc.primary.src_addr_index, c.gid_index());
+		DEVX_SET(create_qp_in, in, qpc.primary.hop_limit, 64);
+		std::memcpy(reinterpret_cast<char *>(in) + DEVX_BYTE_OFF(create_qp_in, qpc.primary.rgid_rip), gid.raw, 16);
+		return m;
+	}
+	Mailbox rtr2rts() const
+	{
+		Mailbox m(RTR2RTS_QP, DEVX_ST_SZ_BYTES(create_qp_in));
+		m.names(number);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.retry_count, 7);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.rnr_retry, 7);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.log_sra_max, 4);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.primary.ack_timeout, 8);
+		return m;
+	}
+	int apply(Mailbox m) const { return devx::modify(obj, m); }
+	int to(Opcode op) const
+	{
+		Mailbox m(op, 16);
+		return apply(m.names(number));
+	}
+	void connect(uint32_t peer) const
+	{
+		must(apply(rst2init()), "RST2INIT");
+		must(apply(init2rtr(peer)), "INIT2RTR");
+		must(apply(rtr2rts()), "RTR2RTS");
+	}
+	Mailbox looked_at() const
+	{
+		Mailbox m(QUERY_QP, 16, DEVX_ST_SZ_BYTES(query_qp_out));
+		m.names(number);
+		must(devx::query(obj, m), "QUERY_QP");
+		return m;
+	}
+	uint32_t state() const { return DEVX_GET(query_qp_out, looked_at().out.data(), qpc.state); }
+
+	volatile uint32_t *record() const
+	{
+		return reinterpret_cast<volatile uint32_t *>(buf.data() + record_offset(shape));
+	}
+	// One slot: control, remote address (for a WRITE or READ), data.
+	void write_wqe(uint8_t opcode, const ibv_sge &local, uint64_t raddr = 0, uint32_t rkey = 0, uint32_t imm = 0)
+	{
+		const bool remote = rkey != 0;
+		const size_t slot = posted & ((1u << shape.log_sq) - 1);
+		uint8_t *at = buf.data() + rq_bytes(shape) + slot * 64;
+		mlx5_wqe_ctrl_seg ctrl{};
+		mlx5_wqe_raddr_seg r{};
+		mlx5_wqe_data_seg d{};
+
+		ctrl.opmod_idx_opcode = htobe32(static_cast<uint32_t>(posted) << 8 | opcode);
+		ctrl.qpn_ds = htobe32(number << 8 | (remote ? 3 : 2));
+		ctrl.fm_ce_se = MLX5_WQE_CTRL_CQ_UPDATE;
+		ctrl.imm = htobe32(imm);
+		r.raddr = htobe64(raddr);
+		r.rkey = htobe32(rkey);
+		mlx5dv_set_data_seg(&d, local.length, local.lkey, local.addr);
+		std::memcpy(at, &ctrl, 16);
+		if (remote)
+			std::memcpy(at + 16, &r, 16);
+		std::memcpy(at + (remote ? 32 : 16), &d, 16);
+		std::memcpy(&last_, &ctrl, 8);
+		posted++;
+	}
+	void ring() const
+	{
+		std::atomic_thread_fence(std::memory_order_release);
+		record()[MLX5_SND_DBR] = htobe32(posted);
+		std::atomic_thread_fence(std::memory_order_seq_cst);
+		*reinterpret_cast<volatile uint64_t *>(uar->reg_addr) = last_;
+	}
+	void post_recv(const ibv_sge &sge)
+	{
+		const size_t stride = size_t{16} << shape.log_stride;
+		uint8_t *at = buf.data() + (received & ((1u << shape.log_rq) - 1)) * stride;
+		mlx5_wqe_data_seg d{};
+		mlx5dv_set_data_seg(&d, sge.length, sge.lkey, sge.addr);
+		std::memcpy(at, &d, 16);
+		if (stride > 16) {
+			mlx5dv_set_data_seg(&d, 0, 0x100, 0);
+			std::memcpy(at + 16, &d, 16);
+		}
+		received++;
+		std::atomic_thread_fence(std::memory_order_release);
+		record()[MLX5_RCV_DBR] = htobe32(received);
+	}
+
+      private:
+	uint64_t last_ = 0;
+};
+
+} // namespace rdma::devx
