@@ -47,6 +47,7 @@ static void general_caps(void *caps)
 	MLX5_SET(cmd_hca_cap, caps, xrc, 1);
 	MLX5_SET(cmd_hca_cap, caps, log_max_dci_stream_channels, TALLY_LOG_STREAMS);
 	MLX5_SET(cmd_hca_cap, caps, log_max_dci_errored_streams, TALLY_LOG_STREAMS);
+	MLX5_SET64(cmd_hca_cap, caps, general_obj_types, BIT_ULL(TALLY_OBJ_TYPE_RESERVED_QPN));
 	MLX5_SET(cmd_hca_cap, caps, log_max_klm_list_size, ilog2(TALLY_MAX_MKEY_ENTRIES));
 	MLX5_SET(cmd_hca_cap, caps, device_frequency_khz, TALLY_CLOCK_KHZ);
 	/* To be enabled for each QP, see devx_qp.c. */

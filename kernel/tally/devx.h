@@ -91,6 +91,8 @@ struct tally_devx_type {
 
 /* pd.c */
 extern const struct tally_devx_type tally_devx_pd;
+/* reserved_qpn.c */
+extern const struct tally_devx_type tally_devx_reserved_qpn;
 /* mkey.c */
 extern const struct tally_devx_type tally_devx_mkey;
 /* devx_cq.c */

@@ -17,6 +17,7 @@
 static const struct tally_devx_type *const types[] = {
 	&tally_devx_pd,
 	&tally_devx_mkey,
+	&tally_devx_reserved_qpn,
 	&tally_devx_cq,
 	&tally_devx_qp,
 };

@@ -88,6 +88,9 @@ struct mlx5_ifc_tally_init2init_ext_bits {
 /* Of modify_field_select. */
 #define TALLY_CQ_MODIFY_PERIOD_MODE BIT(4)
 
+/* A kind of general objects. */
+#define TALLY_OBJ_TYPE_RESERVED_QPN 0x2c
+
 /* Of opt_param_mask_95_32. */
 #define TALLY_QPC_OPT_MASK_MMO BIT_ULL(3)
 #define TALLY_QPC_OPT_MASK_STREAM BIT_ULL(0)
