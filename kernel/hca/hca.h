@@ -208,7 +208,7 @@ struct hca_indirect {
 #define HCA_ANY_QPN	0xffffffu
 /* Indirect keys on the way from a key to memory, itself included. */
 #define HCA_KEY_DEPTH	4u
-/* Entries that are looked at to check a message's key, those of nested keys counted each time they are named. */
+/* Entries that are looked at to check a message's keys, those of nested keys counted each time they are named. */
 #define HCA_KEY_TREE	131072u
 
 /**
@@ -342,6 +342,7 @@ struct hca_cursor {
  * @access: what every key must allow
  * @whole: check all that indirect keys lead to, so that a message with a bad key does not begin; the moves check
  *	each piece again
+ * @tree_left: entries that may still be looked at for that, HCA_KEY_TREE at first
  */
 struct hca_claim {
 	struct hca_dev *dev;
@@ -349,6 +350,7 @@ struct hca_claim {
 	u32 qpn;
 	u32 access;
 	bool whole;
+	u32 tree_left;
 };
 
 /**
@@ -359,7 +361,7 @@ struct hca_claim {
  *
  * Within an RCU read section.  Return: HCA_SYND_OK, or HCA_SYND_LOCAL_PROT.
  */
-enum hca_cqe_syndrome hca_sges_resolve(const struct hca_claim *claim, struct hca_sge *sges, u32 num);
+enum hca_cqe_syndrome hca_sges_resolve(struct hca_claim *claim, struct hca_sge *sges, u32 num);
 
 /**
  * hca_sge_resolve_remote - the same for a remote address
@@ -368,7 +370,7 @@ enum hca_cqe_syndrome hca_sges_resolve(const struct hca_claim *claim, struct hca
  *
  * Return: whether the key allows it.
  */
-bool hca_sge_resolve_remote(const struct hca_claim *claim, struct hca_sge *sge, u64 addr, u32 rkey, u32 len);
+bool hca_sge_resolve_remote(struct hca_claim *claim, struct hca_sge *sge, u64 addr, u32 rkey, u32 len);
 
 static inline void hca_cursor_init(struct hca_cursor *c, const struct hca_sge *sges, u32 num)
 {
@@ -1181,14 +1183,13 @@ struct hca_mkey *hca_mkey_find(struct hca_dev *dev, u32 key, u32 pdn);
  * mkey.c: whether a key allows what is claimed of @len bytes at @addr.  Then @mkey is the key and @seq what sge.seq
  * is; under RCU.
  */
-bool hca_mkey_resolve(const struct hca_claim *claim, u32 key, u64 addr, u64 len, struct hca_mkey **mkey, u32 *seq);
+bool hca_mkey_resolve(struct hca_claim *claim, u32 key, u64 addr, u64 len, struct hca_mkey **mkey, u32 *seq);
 
 /* mkey.c: free a key on behalf of LOCAL_INV or, @remote, SEND_WITH_INV; under RCU. */
 bool hca_mkey_invalidate(struct hca_qp *qp, u32 key, bool remote);
 
 /* layout.c: whether an indirect key allows what is claimed of @len bytes at @addr; @seq is for hca_layout_run(). */
-bool hca_layout_resolve(const struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len,
-			u32 *seq);
+bool hca_layout_resolve(struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len, u32 *seq);
 
 /*
  * layout.c: the longest piece of kernel memory at @addr of an indirect key, at most *@len, which becomes its length.

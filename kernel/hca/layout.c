@@ -175,8 +175,7 @@ static bool extent(const struct hca_layout *l, u32 i, bool strided, u64 pos, u64
 	return true;
 }
 
-static bool check_tree(const struct hca_claim *claim, const struct hca_mkey *m, u32 seq, u64 pos, u64 len, u32 depth,
-		       u32 *budget)
+static bool check_tree(struct hca_claim *claim, const struct hca_mkey *m, u32 seq, u64 pos, u64 len, u32 depth)
 {
 	const struct hca_indirect *ind = m->indirect;
 	const struct hca_layout *l = &ind->layouts[seq & 1];
@@ -192,8 +191,9 @@ static bool check_tree(const struct hca_claim *claim, const struct hca_mkey *m, 
 		u32 base_seq;
 		bool wanted;
 
-		if (!(*budget)--)
+		if (!claim->tree_left)
 			return false;
+		claim->tree_left--;
 		wanted = extent(l, i, strided, pos, len, &p);
 		if (!in_force(ind, seq))
 			return false;
@@ -203,17 +203,15 @@ static bool check_tree(const struct hca_claim *claim, const struct hca_mkey *m, 
 			return false;
 		if (base->indirect &&
 		    !check_tree(claim, base, base_seq, p.addr - READ_ONCE(base->indirect->layouts[base_seq & 1].iova),
-				p.left, depth - 1, budget))
+				p.left, depth - 1))
 			return false;
 	}
 	return true;
 }
 
-bool hca_layout_resolve(const struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len,
-			u32 *seq)
+bool hca_layout_resolve(struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len, u32 *seq)
 {
 	const struct hca_layout *l = layout_of(m->indirect, seq);
-	u32 budget = HCA_KEY_TREE;
 	struct hca_claim below;
 	u64 pos;
 	bool ok;
@@ -230,6 +228,9 @@ bool hca_layout_resolve(const struct hca_claim *claim, const struct hca_mkey *m,
 		.qpn = HCA_ANY_QPN,
 		.access = claim->access & (HCA_ACCESS_LOCAL_WRITE | HCA_ACCESS_REMOTE_WRITE | HCA_ACCESS_REMOTE_ATOMIC) ?
 			  HCA_ACCESS_LOCAL_WRITE : 0,
+		.tree_left = claim->tree_left,
 	};
-	return check_tree(&below, m, *seq, pos, len, HCA_KEY_DEPTH, &budget);
+	ok = check_tree(&below, m, *seq, pos, len, HCA_KEY_DEPTH);
+	claim->tree_left = below.tree_left;
+	return ok;
 }

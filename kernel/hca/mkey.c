@@ -31,7 +31,7 @@ static bool in_bounds(const struct hca_mkey *m, u64 addr, u64 len)
 	return addr >= m->iova && off <= m->length && len <= m->length - off;
 }
 
-bool hca_mkey_resolve(const struct hca_claim *claim, u32 key, u64 addr, u64 len, struct hca_mkey **mkey, u32 *seq)
+bool hca_mkey_resolve(struct hca_claim *claim, u32 key, u64 addr, u64 len, struct hca_mkey **mkey, u32 *seq)
 {
 	struct hca_mkey *m = hca_mkey_find(claim->dev, key, claim->pdn);
 
@@ -44,12 +44,12 @@ bool hca_mkey_resolve(const struct hca_claim *claim, u32 key, u64 addr, u64 len,
 	       in_bounds(m, addr, len);
 }
 
-static bool resolve(const struct hca_claim *claim, struct hca_sge *sge)
+static bool resolve(struct hca_claim *claim, struct hca_sge *sge)
 {
 	return hca_mkey_resolve(claim, sge->key, sge->addr, sge->len, &sge->mkey, &sge->seq);
 }
 
-enum hca_cqe_syndrome hca_sges_resolve(const struct hca_claim *claim, struct hca_sge *sges, u32 num)
+enum hca_cqe_syndrome hca_sges_resolve(struct hca_claim *claim, struct hca_sge *sges, u32 num)
 {
 	u32 i;
 
@@ -59,7 +59,7 @@ enum hca_cqe_syndrome hca_sges_resolve(const struct hca_claim *claim, struct hca
 	return HCA_SYND_OK;
 }
 
-bool hca_sge_resolve_remote(const struct hca_claim *claim, struct hca_sge *sge, u64 addr, u32 rkey, u32 len)
+bool hca_sge_resolve_remote(struct hca_claim *claim, struct hca_sge *sge, u64 addr, u32 rkey, u32 len)
 {
 	sge->addr = addr;
 	sge->len = len;

@@ -154,6 +154,7 @@ static struct hca_claim local_claim(struct hca_qp *qp, u32 access)
 		.qpn = qp->qpn,
 		.access = access,
 		.whole = !qp->sq.offset,
+		.tree_left = HCA_KEY_TREE,
 	};
 }
 

@@ -79,6 +79,7 @@ static struct hca_claim claim_for(struct hca_qp *qp, const struct hca_request *r
 		.qpn = qp->qpn,
 		.access = access,
 		.whole = req->first,
+		.tree_left = HCA_KEY_TREE,
 	};
 }
 

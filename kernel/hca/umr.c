@@ -164,7 +164,8 @@ static enum hca_cqe_syndrome set_entries(struct hca_qp *qp, const struct hca_wqe
 			num = (wqe->raw + wqe->size - behind) / HCA_WQE_DS;
 	} else if (num) {
 		const struct hca_wqe_data *d = (const void *)behind;
-		struct hca_claim claim = { .dev = qp->dev, .pdn = qp->pdn, .qpn = qp->qpn, .whole = true };
+		struct hca_claim claim = { .dev = qp->dev, .pdn = qp->pdn, .qpn = qp->qpn, .whole = true,
+					   .tree_left = HCA_KEY_TREE };
 
 		s.sge = (struct hca_sge){
 			.addr = be64_to_cpu(d->addr),

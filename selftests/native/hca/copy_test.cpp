@@ -57,7 +57,7 @@ TEST(Copy, AgreesWithACopyByteByByteInSlicesOfAnySize)
 				p.mb.expect(to.where[i], std::span(&whole[from.where[i]], 1));
 
 			rcu_read_lock();
-			hca_claim claim = {.dev = p.da.hca(), .pdn = 1, .qpn = 0, .access = 0, .whole = true};
+			hca_claim claim = {.dev = p.da.hca(), .pdn = 1, .qpn = 0, .access = 0, .whole = true, .tree_left = HCA_KEY_TREE};
 			ASSERT_EQ(hca_sges_resolve(&claim, hfrom.data(), static_cast<u32>(hfrom.size())),
 				  HCA_SYND_OK);
 			claim.access = HCA_ACCESS_LOCAL_WRITE;

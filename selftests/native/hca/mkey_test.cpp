@@ -509,6 +509,30 @@ TEST(Mkey, ATreeTooLargeToLookAtIsRefused)
 	expect_refused(p, Wqe::write(p.kb.addr(0), p.kb.key()).sge(top->sge(0, 200000)), HCA_SYND_LOCAL_PROT);
 }
 
+TEST(Mkey, TheKeysOfOneMessageAreOneTree)
+{
+	/* Each piece alone is small enough to look at; thirty of them are not. */
+	Layouts p({.memory = memory_size, .cq_entries = 64});
+	SgeList below(50, p.ka.sge(0, 1));
+	IndirectKey *top = nullptr;
+	u32 length = 50;
+	for (u32 i = 0; i < 3; i++) {
+		top = &p.w.add_indirect(p.da);
+		p.registered(p.a, p.ca, Wqe::umr_list(top->key(), below));
+		below = SgeList(i == 1 ? 20 : 50, top->sge(0, length));
+		length *= i == 1 ? 20 : 50;
+	}
+	/* 20 of 50 of 50: 51,020 entries */
+	u8 one_byte = p.ma.read(0, 1)[0];
+	p.mb.expect(0, Bytes(50000, one_byte));
+	p.post(Wqe::write(p.kb.addr(0), p.kb.key()).sge(top->sge(0, 50000)));
+	EXPECT_TRUE(one(p.ca).ok());
+	Wqe wqe = Wqe::write(p.kb.addr(0), p.kb.key());
+	for (u32 i = 0; i < 3; i++)
+		wqe.sge(top->sge(0, 50000));
+	expect_refused(p, wqe, HCA_SYND_LOCAL_PROT);
+}
+
 TEST(Mkey, WhenMemoryGoesAwayUnderAMessageItEndsInAnError)
 {
 	for (bool local : {true, false}) {
@@ -575,7 +599,7 @@ TEST(Mkey, WhileItIsRegisteredAnewAMessageSeesOneLayoutOrFails)
 		for (u32 i = 0; !stop; i++)
 			registrar.post(Wqe::umr_list(k.key(), i & 1 ? low : high).signaled(false));
 	});
-	hca_claim claim = {.dev = p.da.hca(), .pdn = 1, .qpn = 0, .access = 0, .whole = true};
+	hca_claim claim = {.dev = p.da.hca(), .pdn = 1, .qpn = 0, .access = 0, .whole = true, .tree_left = HCA_KEY_TREE};
 	u32 whole = 0, mixed = 0;
 	for (u32 i = 0; i < 20000; i++) {
 		u8 out[1024] = {};
