@@ -8,9 +8,6 @@
 #define UVERBS_MODULE_NAME tally
 #include <rdma/uverbs_named_ioctl.h>
 
-/* So small that the library never copies a WQE through the register: a doorbell is one store of 8 bytes. */
-#define BF_REG_SIZE 16
-
 /* What an offset for mmap() consists of, in pages: an index's upper byte, a command, the lower byte. */
 #define MMAP_CMD_SHIFT 8
 #define MMAP_INDEX_MASK ((1u << MMAP_CMD_SHIFT) - 1)
@@ -19,7 +16,11 @@ static void fill_response(const struct tally_ucontext *ctx, struct mlx5_ib_alloc
 {
 	*resp = (struct mlx5_ib_alloc_ucontext_resp){
 		.qp_tab_size = TALLY_MAX_QP,
-		.bf_reg_size = BF_REG_SIZE,
+		/*
+		 * No BlueFlame, as on a machine that cannot combine writes: a doorbell is one store of 8 bytes, and
+		 * no WQE is copied through the register.
+		 */
+		.bf_reg_size = 0,
 		.tot_bfregs = ctx->dyn_uars ? 0 : ctx->num_uars * TALLY_BFREGS_PER_UAR,
 		.cache_line_size = cache_line_size(),
 		.max_sq_desc_sz = TALLY_MAX_SQ_WQE,
@@ -74,7 +75,7 @@ int tally_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
 	if (ret)
 		return ret;
 
-	/* Page 0 is for arming CQs, so there is at least one more. */
+	/* The library has locks for page 0 of its own, so there is at least one more. */
 	ctx->dyn_uars = req.lib_caps & MLX5_LIB_CAP_DYN_UAR;
 	ctx->num_uars = ctx->dyn_uars ? TALLY_DYN_UARS :
 			max_t(u32, DIV_ROUND_UP(req.total_num_bfregs, TALLY_BFREGS_PER_UAR), 2);

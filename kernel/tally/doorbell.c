@@ -187,7 +187,7 @@ vm_fault_t tally_uar_fault(struct vm_fault *vmf)
 	unsigned int offset = offset_in_page(vmf->real_address);
 	struct tally_uar *uar = map->uar;
 	struct tally_store store;
-	bool hinted;
+	bool hinted, arms;
 	u64 word;
 
 	/* The kernel, or somebody else, on the user's behalf; or a jump: nobody rings a doorbell so. */
@@ -205,7 +205,8 @@ vm_fault_t tally_uar_fault(struct vm_fault *vmf)
 
 	hinted = store.width == sizeof(word) && store.reg != TALLY_STORE_NO_REG;
 	word = hinted ? tally_trap_reg(regs, store.reg) : 0;
-	if (offset < TALLY_UAR_CQ_ARM + sizeof(word) && offset + store.width > TALLY_UAR_CQ_ARM)
+	arms = offset < TALLY_UAR_CQ_ARM + sizeof(word) && offset + store.width > TALLY_UAR_CQ_ARM;
+	if (arms)
 		arm(uar, hinted && offset == TALLY_UAR_CQ_ARM, word);
 	else
 		ring(uar, hinted, word);
@@ -213,8 +214,8 @@ vm_fault_t tally_uar_fault(struct vm_fault *vmf)
 
 	switch (READ_ONCE(uar->mode)) {
 	case TALLY_UAR_TRAPPED:
-		/* Page 0 is for arming, which is told apart by what is stored: it stays trapped. */
-		if (uar->index)
+		/* Who arms is about to sleep: nothing that polling would pay for. */
+		if (!arms)
 			tally_uar_rang(uar);
 		break;
 	case TALLY_UAR_OPEN:

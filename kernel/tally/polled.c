@@ -223,14 +223,13 @@ static bool poll_hot(struct tally_uar *uar)
 static bool poll_scratch(struct tally_uar *uar)
 {
 	const u8 *page = page_address(uar->scratch);
-	const u64 *words = (const u64 *)(page + TALLY_UAR_BFREG);
 	u64 arm = READ_ONCE(*(const u64 *)(page + TALLY_UAR_CQ_ARM));
 	bool progress = false;
 	struct tally_qp *qp;
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(uar->seen); i++) {
-		u64 word = READ_ONCE(words[i]);
+		u64 word = READ_ONCE(*(const u64 *)(page + TALLY_UAR_BFREG + i * TALLY_BFREG_HALF));
 
 		if (word == uar->seen[i])
 			continue;

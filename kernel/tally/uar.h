@@ -25,7 +25,12 @@ struct tally_engine;
 /* Where in a UAR page the hardware's registers are. */
 #define TALLY_UAR_CQ_ARM   0x20
 #define TALLY_UAR_BFREG	   0x800
-#define TALLY_BF_REG_SIZE  16	/* of each register; user space alternates between its halves */
+/*
+ * The register has two halves, of the size of hardware's.  Who is told that there is no BlueFlame stores to the
+ * first one only; who takes hardware's layout for granted alternates.
+ */
+#define TALLY_BFREG_HALVES 2
+#define TALLY_BFREG_HALF   0x100
 
 /*
  * How user space numbers registers: by fours in a page, though only the first TALLY_BFREGS_PER_UAR are used.
@@ -131,7 +136,7 @@ struct tally_uar {
 	u32 passes;
 	u64 served;
 	u64 seen_arm;
-	u64 seen[TALLY_BFREGS_PER_UAR * TALLY_BF_REG_SIZE / sizeof(u64)];
+	u64 seen[TALLY_BFREG_HALVES];
 };
 
 /**
