@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The device: what it can do, in one table, and what it says about itself. */
 #include <net/addrconf.h>
+#include "parent.h"
 #include "tally.h"
 
-/* The generic virtual function, since peers ask for part ids that they know. */
 #define VENDOR_ID 0x02c9
-#define PART_ID	  0x101e
 
 /* The only P_Key: the default partition, full member. */
 #define DEFAULT_PKEY 0xffff
@@ -23,7 +22,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 		.max_mr_size = TALLY_MAX_MR_SIZE,
 		.page_size_cap = PAGE_SIZE,
 		.vendor_id = VENDOR_ID,
-		.vendor_part_id = PART_ID,
+		.vendor_part_id = TALLY_PART_ID,
 		.max_qp = TALLY_MAX_QP,
 		.max_qp_wr = TALLY_MAX_WQES,
 		.device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD | IB_DEVICE_PORT_ACTIVE_EVENT |
@@ -281,6 +280,9 @@ struct tally_dev *tally_dev_alloc(struct net_device *ndev, const char *name)
 	ret = tally_clock_init(dev);
 	if (ret)
 		goto err;
+	ret = tally_parent_add(&dev->ib);
+	if (ret)
+		goto err;
 	dev->engine = tally_engine_create(dev, name);
 	if (IS_ERR(dev->engine)) {
 		ret = PTR_ERR(dev->engine);
@@ -309,6 +311,7 @@ void tally_dev_free_parts(struct tally_dev *dev)
 	hca_table_destroy(&dev->umems);
 	hca_table_destroy(&dev->pds);
 	ida_destroy(&dev->xrcds);
+	tally_parent_del(&dev->ib);
 	tally_clock_free(dev);
 	tally_null_key_free(dev);
 	hca_table_destroy(&dev->srqs);
