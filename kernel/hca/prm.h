@@ -250,8 +250,14 @@ struct hca_cqe {
 };
 
 #define HCA_CQE_SIZE 64u
-/* In flags_rqpn: the receive begins with a GRH. */
-#define HCA_CQE_GRH (1u << 28)
+/*
+ * In flags_rqpn: the receive begins with a GRH; and, where InfiniBand has the service level, that the packet came by
+ * UDP, and which network header the GRH is.
+ */
+#define HCA_CQE_GRH  (1u << 28)
+#define HCA_CQE_UDP  (8u << 24)
+#define HCA_CQE_IPV6 (1u << 24)
+#define HCA_CQE_IPV4 (2u << 24)
 #define HCA_GRH_BYTES 40u
 
 #endif /* HCA_PRM_H */

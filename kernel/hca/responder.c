@@ -46,6 +46,12 @@ static enum hca_ack refuse_into_receive(struct hca_qp *qp, const struct place *a
 	return ack;
 }
 
+/* What a datagram's completion says of the header in front of it; an IPv4 header is at the GRH's end. */
+static u32 header_flags(const u8 *grh)
+{
+	return HCA_CQE_GRH | HCA_CQE_UDP | (grh[0] >> 4 == 6 ? HCA_CQE_IPV6 : HCA_CQE_IPV4);
+}
+
 static enum hca_ack complete_receive(struct hca_qp *qp, const struct place *at, const struct hca_request *req,
 				     u8 opcode)
 {
@@ -54,7 +60,7 @@ static enum hca_ack complete_receive(struct hca_qp *qp, const struct place *at, 
 		.opcode = opcode,
 		.solicited = req->solicited,
 		.imm = req->imm,
-		.src_qpn = req->src_qpn | (front ? HCA_CQE_GRH : 0),
+		.src_qpn = req->src_qpn | (front ? header_flags(req->grh) : 0),
 	};
 
 	if (hca_recv_complete(qp, at->srq, at->recv, &c, req->length + front))

@@ -189,6 +189,7 @@ TEST(Ud, ADatagramArrivesBehindAGrh)
 	EXPECT_EQ(wc.opcode, HCA_CQE_RESP_SEND);
 	EXPECT_EQ(wc.byte_cnt, 140u);
 	EXPECT_EQ(wc.src_qpn, p.a.qpn());
+	EXPECT_EQ(wc.header, 0x19) << "a GRH, by UDP, of IPv6";
 	Bytes grh = p.mb.read(0, 40);
 	EXPECT_EQ(grh[0], 0x60);
 	EXPECT_EQ(grh[5], 100);

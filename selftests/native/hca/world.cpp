@@ -162,6 +162,7 @@ std::optional<Wc> Cq::peek()
 	wc.send_op = static_cast<u8>(sop_qpn >> 24);
 	wc.qpn = sop_qpn & 0xffffff;
 	wc.src_qpn = be32_to_cpu(e.flags_rqpn) & 0xffffff;
+	wc.header = static_cast<u8>(be32_to_cpu(e.flags_rqpn) >> 24);
 	wc.user_index = be32_to_cpu(e.srqn_uidx) & 0xffffff;
 	wc.byte_cnt = be32_to_cpu(e.byte_cnt);
 	wc.imm = be32_to_cpu(e.imm_inval_pkey);

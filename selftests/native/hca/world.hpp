@@ -136,6 +136,7 @@ struct Wc {
 	u8 send_op = 0;
 	u32 qpn = 0;
 	u32 src_qpn = 0;
+	u8 header = 0; // what a datagram's header is
 	u32 user_index = 0;
 	u32 byte_cnt = 0;
 	u32 imm = 0;
