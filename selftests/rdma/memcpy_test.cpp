@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // mlx5dv_wr_memcpy() and raw WQEs, posted by libmlx5.
+#include "dv.hpp"
 #include "ktap.hpp"
-#include "verbs.hpp"
 
 #include <endian.h>
-#include <infiniband/mlx5dv.h>
 #include <tally/comp_cntr.h>
 
 using namespace rdma;
@@ -22,17 +21,8 @@ struct DvEnd {
 	explicit DvEnd(Context &ctx, uint64_t dv_ops = MLX5DV_QP_EX_WITH_MEMCPY, size_t bytes = 1 << 20)
 	    : c(ctx), pd(alloc_pd(ctx)), cq(create_cq(ctx)), from(pd.get(), bytes), to(pd.get(), bytes)
 	{
-		ibv_qp_init_attr_ex a{};
-		a.send_cq = a.recv_cq = cq.get();
-		a.cap = {64, 64, 4, 4, 64};
-		a.qp_type = IBV_QPT_RC;
-		a.pd = pd.get();
-		a.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-		a.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE;
-		mlx5dv_qp_init_attr dv{};
-		dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
-		dv.send_ops_flags = dv_ops;
-		qp = own<Qp>(mlx5dv_create_qp(ctx.get(), &a, &dv), "mlx5dv_create_qp");
+		qp = create_qp(pd.get(), cq.get(), cq.get(),
+			       dv_options(dv_ops, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE));
 		from.pattern(1);
 	}
 	void connect()
@@ -41,8 +31,8 @@ struct DvEnd {
 		must(to_rtr(qp.get(), c, c.gid(), qp->qp_num), "rtr");
 		must(to_rts(qp.get()), "rts");
 	}
-	ibv_qp_ex *ex() const { return ibv_qp_to_qp_ex(qp.get()); }
-	mlx5dv_qp_ex *dv() const { return mlx5dv_qp_ex_from_ibv_qp_ex(ex()); }
+	ibv_qp_ex *ex() const { return rdma::ex(qp.get()); }
+	mlx5dv_qp_ex *dv() const { return rdma::dv(qp.get()); }
 
 	void memcpy(uint32_t to_key, uint64_t to_addr, uint32_t from_key, uint64_t from_addr, size_t len,
 		    unsigned flags = IBV_SEND_SIGNALED) const

@@ -95,6 +95,8 @@ using Cq = std::unique_ptr<ibv_cq, Deleter<ibv_destroy_cq>>;
 using Qp = std::unique_ptr<ibv_qp, Deleter<ibv_destroy_qp>>;
 using Srq = std::unique_ptr<ibv_srq, Deleter<ibv_destroy_srq>>;
 using Mr = std::unique_ptr<ibv_mr, Deleter<ibv_dereg_mr>>;
+using Ah = std::unique_ptr<ibv_ah, Deleter<ibv_destroy_ah>>;
+using Mw = std::unique_ptr<ibv_mw, Deleter<ibv_dealloc_mw>>;
 using Channel = std::unique_ptr<ibv_comp_channel, Deleter<ibv_destroy_comp_channel>>;
 
 template <class P, class T> P own(T *p, const char *what)
@@ -109,6 +111,14 @@ inline Pd alloc_pd(const Context &c) { return own<Pd>(ibv_alloc_pd(c.get()), "al
 inline Cq create_cq(const Context &c, int entries = 256, ibv_comp_channel *channel = nullptr)
 {
 	return own<Cq>(ibv_create_cq(c.get(), entries, nullptr, channel, 0), "create_cq");
+}
+
+inline Srq create_srq(ibv_pd *pd, uint32_t entries = 64, uint32_t sges = 4)
+{
+	ibv_srq_init_attr a{};
+	a.attr.max_wr = entries;
+	a.attr.max_sge = sges;
+	return own<Srq>(ibv_create_srq(pd, &a), "create_srq");
 }
 
 constexpr int all_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
@@ -165,7 +175,13 @@ class Memory {
 	Mr mr_;
 };
 
+struct QpOptions;
+using QpMaker = Qp (*)(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const QpOptions &o);
+
 struct QpOptions {
+	ibv_qp_type type = IBV_QPT_RC;
+	uint64_t send_ops = 0, dv_ops = 0; // for makers that take them, see dv.hpp
+	QpMaker make = nullptr;
 	int max_send = 64;
 	int max_recv = 64;
 	int max_sge = 4;
@@ -179,10 +195,13 @@ struct QpOptions {
 	uint8_t timeout = 8; // 1 ms
 	uint8_t dest_rd_atomic = 16;
 	ibv_mtu mtu = IBV_MTU_1024;
+	uint32_t qkey = 0x1ee7;
 };
 
 inline Qp create_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const QpOptions &o = {})
 {
+	if (o.make)
+		return o.make(pd, send_cq, recv_cq, o);
 	ibv_qp_init_attr a{};
 	a.send_cq = send_cq;
 	a.recv_cq = recv_cq;
@@ -192,7 +211,7 @@ inline Qp create_qp(ibv_pd *pd, ibv_cq *send_cq, ibv_cq *recv_cq, const QpOption
 	a.cap.max_send_sge = o.max_sge;
 	a.cap.max_recv_sge = o.srq ? 0 : o.max_sge;
 	a.cap.max_inline_data = o.max_inline;
-	a.qp_type = IBV_QPT_RC;
+	a.qp_type = o.type;
 	a.sq_sig_all = o.all_signaled;
 	return own<Qp>(ibv_create_qp(pd, &a), "create_qp");
 }
@@ -210,7 +229,22 @@ inline int to_init(ibv_qp *qp, const QpOptions &o = {})
 	a.qp_state = IBV_QPS_INIT;
 	a.port_num = 1;
 	a.qp_access_flags = o.access;
-	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	a.qkey = o.qkey;
+	// A type of the driver's own is a DCI, which serves nobody.
+	const int own = o.type == IBV_QPT_UD ? IBV_QP_QKEY : o.type == IBV_QPT_DRIVER ? 0 : IBV_QP_ACCESS_FLAGS;
+	return ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | own);
+}
+
+// To where @dgid is.
+inline ibv_ah_attr address(const Context &c, const ibv_gid &dgid)
+{
+	ibv_ah_attr a{};
+	a.is_global = 1;
+	a.grh.dgid = dgid;
+	a.grh.sgid_index = static_cast<uint8_t>(c.gid_index());
+	a.grh.hop_limit = 64;
+	a.port_num = 1;
+	return a;
 }
 
 inline int to_rtr(ibv_qp *qp, const Context &c, const ibv_gid &dgid, uint32_t dest_qpn, const QpOptions &o = {},
@@ -223,14 +257,15 @@ inline int to_rtr(ibv_qp *qp, const Context &c, const ibv_gid &dgid, uint32_t de
 	a.rq_psn = psn;
 	a.max_dest_rd_atomic = o.dest_rd_atomic;
 	a.min_rnr_timer = o.rnr_timer;
-	a.ah_attr.is_global = 1;
-	a.ah_attr.grh.dgid = dgid;
-	a.ah_attr.grh.sgid_index = static_cast<uint8_t>(c.gid_index());
-	a.ah_attr.grh.hop_limit = 64;
-	a.ah_attr.port_num = 1;
-	return ibv_modify_qp(qp, &a,
-			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	a.ah_attr = address(c, dgid);
+	int mask = IBV_QP_STATE;
+	if (o.type != IBV_QPT_UD)
+		mask |= IBV_QP_PATH_MTU;
+	if (o.type != IBV_QPT_UD && o.type != IBV_QPT_DRIVER)
+		mask |= IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (o.type == IBV_QPT_RC || o.type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	return ibv_modify_qp(qp, &a, mask);
 }
 
 inline int to_rts(ibv_qp *qp, const QpOptions &o = {}, uint32_t psn = 0)
@@ -242,9 +277,12 @@ inline int to_rts(ibv_qp *qp, const QpOptions &o = {}, uint32_t psn = 0)
 	a.rnr_retry = o.rnr_retry;
 	a.sq_psn = psn;
 	a.max_rd_atomic = 16;
-	return ibv_modify_qp(qp, &a,
-			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (o.type != IBV_QPT_UD && o.type != IBV_QPT_UC)
+		mask |= IBV_QP_TIMEOUT;
+	if (o.type == IBV_QPT_RC || o.type == IBV_QPT_XRC_SEND || o.type == IBV_QPT_DRIVER)
+		mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	return ibv_modify_qp(qp, &a, mask);
 }
 
 inline int to_err(ibv_qp *qp)
@@ -326,6 +364,21 @@ struct Wr : ibv_send_wr {
 	Wr &imm(uint32_t value)
 	{
 		imm_data = value;
+		return *this;
+	}
+	Wr &invalidate(uint32_t rkey)
+	{
+		invalidate_rkey = rkey;
+		return *this;
+	}
+	Wr &to(ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+	{
+		wr.ud = {ah, qpn, qkey};
+		return *this;
+	}
+	Wr &to_srq(uint32_t srqn)
+	{
+		qp_type.xrc.remote_srqn = srqn;
 		return *this;
 	}
 	void post(ibv_qp *qp)
