@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Counters of key registrations, and of QPs other than RC.
+#include "dv.hpp"
+
+#include <rdma/tally-abi.h>
+#include <tally/verbs.h>
+
+using namespace rdma;
+
+namespace {
+
+struct CounterDeleter {
+	void operator()(ibv_comp_cntr *c) const { EXPECT_EQ(ibv_destroy_comp_cntr(c), 0); }
+};
+
+class Counter {
+      public:
+	explicit Counter(Context &c, ibv_comp_cntr_type type = IBV_COMP_CNTR_TYPE_WRS)
+	{
+		ibv_comp_cntr_init_attr a{};
+		a.type = type;
+		c_.reset(ibv_create_comp_cntr(c.get(), &a));
+		if (!c_)
+			fail("create_comp_cntr");
+	}
+	int attach(ibv_qp *qp, uint32_t ops) const
+	{
+		ibv_qp_attach_comp_cntr_attr a{};
+		a.op_mask = ops;
+		return ibv_qp_attach_comp_cntr(qp, c_.get(), &a);
+	}
+	bool becomes(uint64_t done, uint64_t failed = 0) const
+	{
+		return eventually([&] {
+			uint64_t v = ~0ull, e = ~0ull;
+			must(ibv_read_comp_cntr(c_.get(), &v), "read");
+			must(ibv_read_err_comp_cntr(c_.get(), &e), "read_err");
+			return v == done && e == failed;
+		}, 5s);
+	}
+
+      private:
+	std::unique_ptr<ibv_comp_cntr, CounterDeleter> c_;
+};
+
+KTEST(count_more, "the device says that it counts every class there is")
+{
+	Context c;
+	ibv_comp_cntr_caps caps{};
+	must(ibv_query_comp_cntr_caps(c.get(), &caps), "query");
+	EXPECT_EQ(caps.supported_qp_attach_ops, 0x3fu | TALLY_QP_ATTACH_COMP_CNTR_OP_ATOMIC |
+						    TALLY_QP_ATTACH_COMP_CNTR_OP_REMOTE_ATOMIC |
+						    TALLY_QP_ATTACH_COMP_CNTR_OP_MEMCPY | TALLY_QP_ATTACH_COMP_CNTR_OP_UMR);
+}
+
+KTEST(count_more, "a registration counts when it succeeds, fails or is flushed, and an invalidation does not")
+{
+	Context c;
+	Counter k(c);
+	Pair p(c, dv_options(), false);
+	Mkey key(p.a.pd.get(), 4);
+	ibv_qp *qp = p.a.qp.get();
+
+	p.init();
+	must(k.attach(qp, TALLY_QP_ATTACH_COMP_CNTR_OP_UMR), "attach");
+	p.ready();
+	must(post_list(qp, key, {p.a.mem->sge(0, 8)}, all_access, IBV_SEND_INLINE), "mr_list");
+	must(post_pattern(qp, key, 2, {{p.a.mem->addr(), 8, 8, p.a.mem->lkey()}}), "mr_interleaved");
+	EXPECT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
+	EXPECT_TRUE(k.becomes(2));
+	must(post_local_inv(qp, key.rkey()), "local_inv");
+	EXPECT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
+	EXPECT_TRUE(k.becomes(2));
+	must(post_list(qp, key, {p.a.mem->sge(0, 8), p.a.mem->sge(8, 0)}), "mr_list");
+	EXPECT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_MW_BIND_ERR) << "a piece of no bytes";
+	must(post_list(qp, key, {p.a.mem->sge(0, 8)}), "mr_list");
+	EXPECT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_WR_FLUSH_ERR);
+	EXPECT_TRUE(k.becomes(2, 2));
+	p.a.qp.reset();
+}
+
+KTEST(count_more, "an unreliable connection counts at both ends, and what is lost only at its sender")
+{
+	Context c;
+	QpOptions o;
+	o.type = IBV_QPT_UC;
+	Counter sent(c), writes(c, IBV_COMP_CNTR_TYPE_BYTES), received(c), written(c, IBV_COMP_CNTR_TYPE_BYTES);
+	Pair p(c, o, false);
+
+	p.init();
+	must(sent.attach(p.a.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND), "attach");
+	must(writes.attach(p.a.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE), "attach");
+	must(received.attach(p.b.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_RECV), "attach");
+	must(written.attach(p.b.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE), "attach");
+	p.ready();
+	ibv_sge sge = p.a.mem->sge(0, 100);
+	Wr(IBV_WR_SEND, {&sge, 1}).post(p.a.qp.get());
+	EXPECT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
+	EXPECT_TRUE(sent.becomes(1) && received.becomes(0));
+	post_recv(p.b.qp.get(), {p.b.mem->sge(0, 100)});
+	Wr(IBV_WR_SEND, {&sge, 1}).post(p.a.qp.get());
+	Wr(IBV_WR_RDMA_WRITE, {&sge, 1}).remote(p.b.mem->addr(), p.b.mem->rkey()).post(p.a.qp.get());
+	EXPECT_TRUE(sent.becomes(2) && received.becomes(1) && writes.becomes(100) && written.becomes(100));
+	p.a.qp.reset();
+	p.b.qp.reset();
+}
+
+KTEST(count_more, "datagrams count at both ends")
+{
+	Context c;
+	QpOptions o;
+	o.type = IBV_QPT_UD;
+	Counter sent(c), received(c);
+	Pair p(c, o, false);
+
+	p.init();
+	must(sent.attach(p.a.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND), "attach");
+	must(received.attach(p.b.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_RECV), "attach");
+	p.ready();
+	ibv_ah_attr to = address(c, c.gid());
+	Ah ah = own<Ah>(ibv_create_ah(p.a.pd.get(), &to), "create_ah");
+	ibv_sge sge = p.a.mem->sge(0, 100);
+	post_recv(p.b.qp.get(), {p.b.mem->sge(0, 200)});
+	for (uint32_t wrong : {1u, 0u})
+		Wr(IBV_WR_SEND, {&sge, 1}).to(ah.get(), p.b.qp->qp_num, o.qkey + wrong).post(p.a.qp.get());
+	EXPECT_TRUE(sent.becomes(2) && received.becomes(1));
+	p.a.qp.reset();
+	p.b.qp.reset();
+}
+
+KTEST(count_more, "initiators of XRC and DC take a counter, and so does a DC target")
+{
+	Context c;
+	Pd pd = alloc_pd(c);
+	Cq cq = create_cq(c);
+	Srq srq = create_srq(pd.get());
+	Counter k(c);
+
+	for (ibv_qp_type type : {IBV_QPT_XRC_SEND, IBV_QPT_DRIVER}) {
+		Qp qp = create_qp(pd.get(), cq.get(), cq.get(), dv_options(0, every_send_op, type));
+		EXPECT_EQ(k.attach(qp.get(), uint32_t{IBV_QP_ATTACH_COMP_CNTR_OP_SEND} | TALLY_QP_ATTACH_COMP_CNTR_OP_ATOMIC), 0)
+		    << "type " << type;
+		EXPECT_EQ(k.attach(qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND), EBUSY);
+	}
+	QpOptions o = dv_options(0, 0, IBV_QPT_DRIVER);
+	o.srq = srq.get();
+	o.max_send = o.max_sge = o.max_inline = 0;
+	mlx5dv_qp_init_attr d{};
+	d.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+	d.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
+	d.dc_init_attr.dct_access_key = 1;
+	Qp dct = own<Qp>(try_dv_qp(pd.get(), cq.get(), cq.get(), o, d), "create DCT");
+	EXPECT_EQ(k.attach(dct.get(), uint32_t{IBV_QP_ATTACH_COMP_CNTR_OP_RECV} | TALLY_QP_ATTACH_COMP_CNTR_OP_REMOTE_ATOMIC), 0);
+}
+
+} // namespace
