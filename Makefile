@@ -63,6 +63,11 @@ check: deps ## run all tests
 check-debug: debug-kernel ## run the tests that the debug kernel watches
 	@tools/check check-debug
 
+.PHONY: conformance
+conformance: deps ## run all of rdma-core's tests on tally0 and rxe0, write Documentation/conformance.md
+	@$(MAKE) modules KERNEL=6.12
+	@tools/conformance
+
 .PHONY: debug-kernel
 debug-kernel: deps ## build the debug kernel (once; kept outside this folder)
 	@tools/vm/debug-kernel
