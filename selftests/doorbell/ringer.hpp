@@ -36,6 +36,7 @@ class Ringer {
 		must(to_rts(qp_.get()), "rts");
 
 		mlx5dv_obj obj{};
+		dv_.comp_mask = MLX5DV_QP_MASK_UAR_MMAP_OFFSET;
 		obj.qp = {qp_.get(), &dv_};
 		obj.cq = {cq_.get(), &dv_cq_};
 		must(mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ), "mlx5dv_init_obj");
@@ -50,6 +51,8 @@ class Ringer {
 	{
 		return reinterpret_cast<char *>(reinterpret_cast<std::uintptr_t>(dv_.bf.reg) & ~std::uintptr_t(4095));
 	}
+	// Where in the device's file the page is.
+	off_t page_offset() const { return static_cast<off_t>(dv_.uar_mmap_offset); }
 	// The word that belongs into the register for the WQE posted last.
 	std::uint64_t word() const { return word_; }
 

@@ -203,7 +203,8 @@ KTEST(doorbell, "a store that begins before the page reaches both pages")
 	auto *area = static_cast<char *>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
 	ASSERT_NE(area, MAP_FAILED);
-	ASSERT_EQ(mmap(area + 4096, 4096, PROT_WRITE, MAP_SHARED | MAP_FIXED, c.get()->cmd_fd, 4096), area + 4096);
+	ASSERT_EQ(mmap(area + 4096, 4096, PROT_WRITE, MAP_SHARED | MAP_FIXED, c.get()->cmd_fd, r.page_offset()),
+		  area + 4096);
 	area[4095] = 0;
 	r.post();
 	*reinterpret_cast<volatile std::uint64_t *>(area + 4092) = ~0ull;
