@@ -63,7 +63,8 @@ KTEST(modes, "a page that rings often is polled while a CPU is idle")
 	Ringer r(c);
 	std::uint64_t polled = hw_counter("doorbells_polled");
 
-	stream(r, 10s, [&] { return hw_counter("doorbells_polled") > polled + 1000; });
+	// Long: whoever else uses the machine's CPUs makes the engine leave again.
+	stream(r, 40s, [&] { return hw_counter("doorbells_polled") > polled + 1000; });
 	EXPECT_GT(hw_counter("doorbells_polled"), polled + 1000);
 }
 
