@@ -222,8 +222,8 @@ static bool poll_hot(struct tally_uar *uar)
 /* What was stored to the scratch page names QPs. */
 static bool poll_scratch(struct tally_uar *uar)
 {
-	const u8 *page = page_address(uar->scratch);
-	u64 arm = READ_ONCE(*(const u64 *)(page + TALLY_UAR_CQ_ARM));
+	u8 *page = page_address(uar->scratch);
+	u64 *arm = (u64 *)(page + TALLY_UAR_CQ_ARM);
 	bool progress = false;
 	struct tally_qp *qp;
 	u32 i;
@@ -241,8 +241,10 @@ static bool poll_scratch(struct tally_uar *uar)
 		rcu_read_unlock();
 		progress = true;
 	}
-	if (arm != uar->seen_arm) {
-		uar->seen_arm = arm;
+	/* No arm is lost, thus none is told by what was there before; a word that arms is never 0. */
+	if (READ_ONCE(*arm)) {
+		/* Orders the reads of the records behind; pairs with the barrier between record and register. */
+		xchg(arm, 0);
 		tally_uars_arm_all(uar->uars);
 		progress = true;
 	}

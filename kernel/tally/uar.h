@@ -135,7 +135,6 @@ struct tally_uar {
 	u64 progress;
 	u32 passes;
 	u64 served;
-	u64 seen_arm;
 	u64 seen[TALLY_BFREG_HALVES];
 };
 
