@@ -184,27 +184,30 @@ static enum step finish_sent(struct hca_qp *qp, struct hca_request *req)
 	return finish(qp, HCA_SYND_OK, 0);
 }
 
-struct multicast {
+/* A datagram on its way, and how many bytes have been offered to receivers. */
+struct datagram {
 	struct hca_request *req;
 	const struct hca_wqe *wqe;
+	u64 bytes;
 };
 
 static void deliver(struct hca_qp *to, void *arg)
 {
-	struct multicast *m = arg;
+	struct datagram *d = arg;
 	struct hca_cursor payload;
 
-	hca_cursor_init(&payload, m->wqe->sges, m->wqe->num_sge);
-	m->req->payload = &payload;
-	hca_respond(to, m->req);
+	hca_cursor_init(&payload, d->wqe->sges, d->wqe->num_sge);
+	d->req->payload = &payload;
+	hca_respond(to, d->req);
+	d->bytes += d->req->len + HCA_GRH_BYTES;
 }
 
 /* A datagram: whole, to one or to all of a group, and nobody says whether it has arrived. */
 static enum step send_datagram(struct hca_qp *qp, struct hca_request *req, u32 *room)
 {
 	struct hca_wqe *wqe = &qp->sq.wqe;
-	struct multicast m = { .req = req, .wqe = wqe };
-	u8 grh[HCA_GRH_BYTES];
+	struct datagram d = { .req = req, .wqe = wqe };
+	u8 grh[HCA_GRH_BYTES] __aligned(8);
 	struct hca_qp *peer;
 	bool refused;
 
@@ -214,12 +217,13 @@ static enum step send_datagram(struct hca_qp *qp, struct hca_request *req, u32 *
 		return finish_local(qp, HCA_SYND_LOCAL_QP_OP);
 	req->grh = grh;
 	req->key = wqe->av.key & HCA_QKEY_OWN ? qp->key : wqe->av.key;
-	if (!qp->dev->ops->multicast(qp, &wqe->av, deliver, &m)) {
+	if (!qp->dev->ops->multicast(qp, &wqe->av, deliver, &d)) {
 		peer = find_responder(qp, &refused);
 		if (peer)
-			deliver(peer, &m);
+			deliver(peer, &d);
 	}
-	*room -= min(req->len, *room);
+	/* Each receiver of a group is work. */
+	*room -= min_t(u64, d.bytes, *room);
 	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, req->len);
 	return finish_sent(qp, req);
 }

@@ -218,7 +218,8 @@ static int init_tables(struct tally_dev *dev)
 	const u32 first = 16;
 	int ret;
 
-	ret = hca_table_init(&dev->hca.mkeys, first, TALLY_MAX_MR);
+	/* And the null key, which is the device's own. */
+	ret = hca_table_init(&dev->hca.mkeys, first, TALLY_MAX_MR + 1);
 	if (!ret)
 		ret = hca_table_init(&dev->hca.qps, first, TALLY_MAX_QP);
 	if (!ret)

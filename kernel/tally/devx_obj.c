@@ -131,9 +131,12 @@ static void *find_object(struct ib_uobject *uobj, const struct tally_devx_type *
 		return type->opcode == MLX5_CMD_OP_CREATE_CQ && number == cq->res.number ? cq : NULL;
 	}
 	case UVERBS_OBJECT_QP: {
-		struct tally_qp *qp = to_tqp(uobj->object);
+		struct ib_qp *ib = uobj->object;
 
-		return type->opcode == MLX5_CMD_OP_CREATE_QP && number == qp->ib.qp_num ? qp : NULL;
+		/* An XRC target's handle is a stand-in of ib_core's, for a QP that processes share. */
+		if (ib->real_qp != ib || type->opcode != MLX5_CMD_OP_CREATE_QP || number != ib->qp_num)
+			return NULL;
+		return to_tqp(ib);
 	}
 	case MLX5_IB_OBJECT_DEVX_OBJ: {
 		struct tally_devx_obj *obj = uobj->object;

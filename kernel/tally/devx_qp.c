@@ -84,7 +84,8 @@ static u8 get_objects(struct devx_qp *devx, const void *qpc, struct hca_qp_confi
 		return MLX5_CMD_STAT_OK;
 
 	devx->srq = tally_srq_get(ctx, MLX5_GET(qpc, qpc, srqn_rmpn_xrqn));
-	if (!devx->srq)
+	/* One of XRC is for its own kind, as with the verb. */
+	if (!devx->srq || devx->srq->hca.cq)
 		return MLX5_CMD_STAT_BAD_RES_ERR;
 	cfg->srq = &devx->srq->hca;
 	return MLX5_CMD_STAT_OK;
@@ -307,10 +308,11 @@ static void get_values(struct ib_qp_attr *attr, const void *qpc)
 static u8 check_path(struct tally_qp *qp, const void *qpc, int mask, u32 opt)
 {
 	const void *ads = MLX5_ADDR_OF(qpc, qpc, primary_address_path);
+	union ib_gid gid;
 
 	if ((mask & IB_QP_PORT || opt & MLX5_QP_OPTPAR_PRI_PORT) && MLX5_GET(ads, ads, vhca_port_num) > 1)
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
-	if (mask & IB_QP_AV && !tally_has_gid(to_tdev(qp->ib.device), MLX5_GET(ads, ads, src_addr_index)))
+	if (mask & IB_QP_AV && !tally_gid_at(to_tdev(qp->ib.device), MLX5_GET(ads, ads, src_addr_index), &gid))
 		return MLX5_CMD_STAT_BAD_RES_ERR;
 	if (opt & MLX5_QP_OPTPAR_PM_STATE && MLX5_GET(qpc, qpc, pm_state) != MLX5_QPC_PM_STATE_MIGRATED)
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;

@@ -80,6 +80,7 @@ static int check_streams(const struct mlx5_ib_create_qp *req)
 {
 	const struct mlx5_ib_create_qp_dci_streams *s = &req->dci_streams;
 
+	BUILD_BUG_ON(1u << TALLY_LOG_STREAMS > HCA_MAX_FAILED_STREAMS);
 	if (!(req->flags & MLX5_QP_FLAG_DCI_STREAM))
 		return s->log_num_concurent || s->log_num_errored ? -EINVAL : 0;
 	if (s->log_num_concurent > TALLY_LOG_STREAMS || s->log_num_errored > TALLY_LOG_STREAMS)

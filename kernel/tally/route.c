@@ -103,23 +103,6 @@ void tally_qp_set_route(struct tally_qp *qp, const union ib_gid *dgid, const u8 
 	spin_unlock(&fabric_lock);
 }
 
-/**
- * tally_has_gid - whether a GID table entry is valid
- * @dev: the device
- * @index: the entry
- *
- * Return: that.
- */
-bool tally_has_gid(struct tally_dev *dev, u32 index)
-{
-	bool valid;
-
-	spin_lock(&fabric_lock);
-	valid = index < TALLY_NUM_GIDS && test_bit(index, dev->gid_used);
-	spin_unlock(&fabric_lock);
-	return valid;
-}
-
 static bool has_gid(const struct tally_dev *dev, const union ib_gid *gid)
 {
 	u32 i;

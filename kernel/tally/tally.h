@@ -471,7 +471,6 @@ void tally_fabric_leave(struct tally_dev *dev);
 bool tally_fabric_set_port(struct tally_dev *dev, bool up);
 void tally_fabric_set_netdev(struct tally_dev *dev, const struct net_device *ndev);
 void tally_qp_set_route(struct tally_qp *qp, const union ib_gid *dgid, const u8 *dmac);
-bool tally_has_gid(struct tally_dev *dev, u32 index);
 struct hca_dev *tally_route(struct hca_qp *hca);
 struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av);
 bool tally_gid_at(struct tally_dev *dev, u32 index, union ib_gid *gid);

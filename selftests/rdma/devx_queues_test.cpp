@@ -3,6 +3,7 @@
 #include "devx_queues.hpp"
 #include "ktap.hpp"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -467,6 +468,31 @@ KTEST(devx_queues, "a process that ends with everything alive leaves nothing beh
 		ASSERT_EQ(waitpid(child, &status, 0), child);
 		EXPECT_EQ(status, 0);
 	}
+}
+
+KTEST(devx_queues, "a command on an XRC target, which processes share, is refused")
+{
+	Context c;
+	ibv_xrcd_init_attr x{};
+	x.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+	x.fd = -1;
+	x.oflags = O_CREAT;
+	auto xrcd = own<std::unique_ptr<ibv_xrcd, Deleter<ibv_close_xrcd>>>(ibv_open_xrcd(c.get(), &x), "open_xrcd");
+	ibv_qp_init_attr_ex t{};
+	t.qp_type = IBV_QPT_XRC_RECV;
+	t.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+	t.xrcd = xrcd.get();
+	Qp qp = own<Qp>(ibv_create_qp_ex(c.get(), &t), "create_qp_ex");
+
+	for (devx::Opcode op : {devx::RST2INIT_QP, devx::INIT2INIT_QP}) {
+		Mailbox m(op, DEVX_ST_SZ_BYTES(create_qp_in));
+		m.names(qp->qp_num);
+		EXPECT_EQ(mlx5dv_devx_qp_modify(qp.get(), m.in.data(), m.in_len(), m.out.data(), m.out_len()), EINVAL) << op;
+	}
+	Mailbox seen(devx::QUERY_QP, 16, DEVX_ST_SZ_BYTES(query_qp_out));
+	seen.names(qp->qp_num);
+	EXPECT_EQ(mlx5dv_devx_qp_query(qp.get(), seen.in.data(), seen.in_len(), seen.out.data(), seen.out_len()), EINVAL);
+	EXPECT_EQ(state_of(qp.get()), IBV_QPS_RESET);
 }
 
 } // namespace

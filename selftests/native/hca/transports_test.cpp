@@ -286,6 +286,24 @@ TEST(Ud, AllOfAGroupGetADatagramTheSenderToo)
 	p.mb.accept(0, 40);
 }
 
+TEST(Ud, WhatAGroupTakesIsWorkForEachOfItsMembers)
+{
+	Datagrams p;
+	for (u32 i = 0; i < 100; i++) {
+		Qp &q = p.w.add_qp(p.db, {.send_cq = &p.cb, .rq_entries = 1, .type = HCA_QP_UD});
+		q.start();
+		p.w.groups.emplace(3, &q);
+	}
+	for (u32 i = 0; i < 4; i++)
+		p.a.stage(Wqe::send().to_group(3, qkey).sge(p.ka.sge(0, 1000)));
+	p.a.set_sq_record(p.a.producer_index());
+	/* One datagram is more than is done under one set of locks. */
+	EXPECT_EQ(p.a.run(64, 1), HCA_RUN_MORE);
+	EXPECT_EQ(p.ca.poll_all().size(), 1u);
+	p.a.run(64, 1 << 20);
+	EXPECT_EQ(p.ca.poll_all().size(), 3u);
+}
+
 TEST(Xrc, AMessageArrivesInTheSrqThatItNames)
 {
 	Xrc p;
