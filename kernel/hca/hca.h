@@ -594,13 +594,26 @@ struct hca_recv {
 };
 
 /**
+ * enum hca_srq_form - how the WQEs of a shared receive queue follow each other
+ * @HCA_SRQ_LINKED: each begins with the index of the next one
+ * @HCA_SRQ_CYCLIC: by their places; what they begin with is not looked at
+ * @HCA_SRQ_BARE: likewise, and they have no such beginning
+ */
+enum hca_srq_form {
+	HCA_SRQ_LINKED,
+	HCA_SRQ_CYCLIC,
+	HCA_SRQ_BARE,
+};
+
+/**
  * struct hca_srq - a shared receive queue
  * @lock: everything below
  * @dev: the device
  * @pdn: protection domain of the buffers
- * @buf: WQEs, linked by index; shared, read once into private memory
+ * @buf: WQEs; shared, read once into private memory
  * @mask: entries - 1
  * @wqe_shift: log2 of a WQE's size
+ * @form: how WQEs follow each other; constant
  * @dbrec: one word: how many were ever posted (16 bits)
  * @head: index of the next WQE to take
  * @taken: how many were ever taken (16 bits)
@@ -616,6 +629,7 @@ struct hca_srq {
 	u8 *buf;
 	u32 mask;
 	u8 wqe_shift;
+	u8 form;
 	__be32 *dbrec;
 	u16 head;
 	u16 taken;
@@ -632,11 +646,12 @@ struct hca_srq {
  * @pdn: protection domain
  * @buf: @entries << @wqe_shift bytes of shared memory
  * @entries: power of two, at most 32768
- * @wqe_shift: 5 to 9
+ * @wqe_shift: 5 to 9; of a bare one 4 to 9
+ * @form: enum hca_srq_form
  * @dbrec: one word of shared memory
  */
 void hca_srq_init(struct hca_srq *srq, struct hca_dev *dev, u32 pdn, void *buf, u32 entries, u8 wqe_shift,
-		  __be32 *dbrec);
+		  enum hca_srq_form form, __be32 *dbrec);
 
 /**
  * hca_srq_set_limit - arm the limit event

@@ -3,7 +3,7 @@
 #include "hca.h"
 
 void hca_srq_init(struct hca_srq *srq, struct hca_dev *dev, u32 pdn, void *buf, u32 entries, u8 wqe_shift,
-		  __be32 *dbrec)
+		  enum hca_srq_form form, __be32 *dbrec)
 {
 	spin_lock_init(&srq->lock);
 	srq->dev = dev;
@@ -11,6 +11,7 @@ void hca_srq_init(struct hca_srq *srq, struct hca_dev *dev, u32 pdn, void *buf, 
 	srq->buf = buf;
 	srq->mask = entries - 1;
 	srq->wqe_shift = wqe_shift;
+	srq->form = form;
 	srq->dbrec = dbrec;
 }
 
@@ -73,6 +74,14 @@ static void read_scatter(struct hca_recv *recv, const u8 *wqe, const u8 *end)
 	}
 }
 
+/* The index of the WQE behind this one. */
+static u16 next_of(const struct hca_srq *srq, const u8 *wqe)
+{
+	if (srq->form != HCA_SRQ_LINKED)
+		return srq->head + 1;
+	return be16_to_cpu(READ_ONCE(((const struct hca_wqe_srq_next *)wqe)->next_wqe_index)) & srq->mask;
+}
+
 static bool srq_take(struct hca_srq *srq, struct hca_recv *recv)
 {
 	u8 *wqe;
@@ -87,10 +96,11 @@ static bool srq_take(struct hca_srq *srq, struct hca_recv *recv)
 	/* The count before the WQEs; pairs with the poster's barrier before he raises the doorbell record. */
 	smp_rmb();
 	recv->index = srq->head;
-	wqe = srq->buf + ((size_t)srq->head << srq->wqe_shift);
-	srq->head = be16_to_cpu(READ_ONCE(((struct hca_wqe_srq_next *)wqe)->next_wqe_index)) & srq->mask;
+	wqe = srq->buf + ((size_t)(srq->head & srq->mask) << srq->wqe_shift);
+	srq->head = next_of(srq, wqe);
 	srq->taken++;
-	read_scatter(recv, wqe + sizeof(struct hca_wqe_srq_next), wqe + (1u << srq->wqe_shift));
+	read_scatter(recv, wqe + (srq->form == HCA_SRQ_BARE ? 0 : sizeof(struct hca_wqe_srq_next)),
+		     wqe + (1u << srq->wqe_shift));
 	check_limit(srq, posted - 1);
 	spin_unlock(&srq->lock);
 	return true;

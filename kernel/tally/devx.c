@@ -5,6 +5,7 @@
  * A command that the device does not have is answered as hardware does: a status in the mailbox, and EREMOTEIO
  * for the caller.
  */
+#include <linux/mlx5/driver.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/mlx5_user_ioctl_verbs.h>
 #include <rdma/uverbs_std_types.h>
@@ -22,6 +23,7 @@ static void general_caps(void *caps)
 	MLX5_SET(cmd_hca_cap, caps, log_max_qp, ilog2(TALLY_MAX_QP));
 	MLX5_SET(cmd_hca_cap, caps, log_max_cq, ilog2(TALLY_MAX_CQ));
 	MLX5_SET(cmd_hca_cap, caps, log_max_srq, ilog2(TALLY_MAX_SRQ));
+	MLX5_SET(cmd_hca_cap, caps, log_max_rmp, ilog2(TALLY_MAX_SRQ));
 	MLX5_SET(cmd_hca_cap, caps, log_max_mkey, ilog2(TALLY_MAX_MR));
 	MLX5_SET(cmd_hca_cap, caps, log_max_pd, ilog2(TALLY_MAX_PD));
 	MLX5_SET(cmd_hca_cap, caps, log_max_qp_sz, ilog2(TALLY_MAX_WQES));
@@ -30,6 +32,8 @@ static void general_caps(void *caps)
 	MLX5_SET(cmd_hca_cap, caps, log_max_msg, ilog2(HCA_MAX_MSG));
 	MLX5_SET(cmd_hca_cap, caps, log_max_ra_req_qp, ilog2(TALLY_MAX_RD_ATOMIC));
 	MLX5_SET(cmd_hca_cap, caps, log_max_ra_res_qp, ilog2(TALLY_MAX_RD_ATOMIC));
+	MLX5_SET(cmd_hca_cap, caps, log_max_ra_req_dc, ilog2(TALLY_MAX_RD_ATOMIC));
+	MLX5_SET(cmd_hca_cap, caps, log_max_ra_res_dc, ilog2(TALLY_MAX_RD_ATOMIC));
 	MLX5_SET(cmd_hca_cap, caps, max_wqe_sz_sq, TALLY_MAX_SQ_WQE);
 	MLX5_SET(cmd_hca_cap, caps, max_wqe_sz_rq, 1u << TALLY_MAX_RQ_SHIFT);
 	MLX5_SET(cmd_hca_cap, caps, cqe_version, 1);
@@ -56,7 +60,17 @@ static void general_caps(void *caps)
 	MLX5_SET(tally_mmo_cap, caps, log_dma_mmo_max_size, ilog2(HCA_MMO_MAX));
 }
 
-/* What a capability group has beside the general one: nothing, so it is all zeroes. */
+/* Words of 8 bytes, and answers in the host's byte order. */
+static void atomic_caps(void *caps)
+{
+	MLX5_SET(atomic_caps, caps, atomic_req_8B_endianness_mode, 1);
+	MLX5_SET(atomic_caps, caps, supported_atomic_req_8B_endianness_mode_1, 1);
+	MLX5_SET(atomic_caps, caps, atomic_operations, MLX5_ATOMIC_OPS_CMP_SWAP | MLX5_ATOMIC_OPS_FETCH_ADD);
+	MLX5_SET(atomic_caps, caps, atomic_size_qp, MLX5_ATOMIC_CAPS_ATOMIC_SIZE_QP_8_BYTES);
+	MLX5_SET(atomic_caps, caps, atomic_size_dc, MLX5_ATOMIC_CAPS_ATOMIC_SIZE_DC_8_BYTES);
+}
+
+/* A group that the device has nothing of is all zeroes. */
 static u8 query_hca_cap(const void *in, size_t in_len, void *out, size_t out_len)
 {
 	size_t header = MLX5_BYTE_OFF(query_hca_cap_out, capability);
@@ -68,14 +82,18 @@ static u8 query_hca_cap(const void *in, size_t in_len, void *out, size_t out_len
 		return MLX5_CMD_STAT_BAD_OUTP_LEN_ERR;
 	if (MLX5_GET(query_hca_cap_in, in, other_function))
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
-	/* Current values and largest possible ones are the same. */
-	if (MLX5_GET(query_hca_cap_in, in, op_mod) >> 1 != MLX5_CAP_GENERAL)
-		return MLX5_CMD_STAT_OK;
-
 	caps = kzalloc(MLX5_UN_SZ_BYTES(hca_cap_union), GFP_KERNEL);
 	if (!caps)
 		return MLX5_CMD_STAT_NO_RES_ERR;
-	general_caps(caps);
+	/* Current values and largest possible ones are the same. */
+	switch (MLX5_GET(query_hca_cap_in, in, op_mod) >> 1) {
+	case MLX5_CAP_GENERAL:
+		general_caps(caps);
+		break;
+	case MLX5_CAP_ATOMIC:
+		atomic_caps(caps);
+		break;
+	}
 	memcpy(out + header, caps, min(out_len - header, MLX5_UN_SZ_BYTES(hca_cap_union)));
 	kfree(caps);
 	return MLX5_CMD_STAT_OK;

@@ -99,6 +99,10 @@ extern const struct tally_devx_type tally_devx_mkey;
 extern const struct tally_devx_type tally_devx_cq;
 /* devx_qp.c */
 extern const struct tally_devx_type tally_devx_qp;
+/* devx_rmp.c */
+extern const struct tally_devx_type tally_devx_rmp;
+/* devx_dct.c */
+extern const struct tally_devx_type tally_devx_dct;
 
 /* devx.c */
 

@@ -20,6 +20,8 @@ static const struct tally_devx_type *const types[] = {
 	&tally_devx_reserved_qpn,
 	&tally_devx_cq,
 	&tally_devx_qp,
+	&tally_devx_rmp,
+	&tally_devx_dct,
 };
 
 static u16 opcode_of(const void *in)
@@ -130,13 +132,23 @@ static void *find_object(struct ib_uobject *uobj, const struct tally_devx_type *
 
 		return type->opcode == MLX5_CMD_OP_CREATE_CQ && number == cq->res.number ? cq : NULL;
 	}
+	case UVERBS_OBJECT_SRQ: {
+		struct tally_srq *srq = to_tsrq(uobj->object);
+
+		/* One of XRC is not a memory pool of receives. */
+		if (srq->hca.cq || type->opcode != MLX5_CMD_OP_CREATE_RMP || number != srq->res.number)
+			return NULL;
+		return srq;
+	}
 	case UVERBS_OBJECT_QP: {
 		struct ib_qp *ib = uobj->object;
+		u16 opcode;
 
 		/* An XRC target's handle is a stand-in of ib_core's, for a QP that processes share. */
-		if (ib->real_qp != ib || type->opcode != MLX5_CMD_OP_CREATE_QP || number != ib->qp_num)
+		if (ib->real_qp != ib || number != ib->qp_num)
 			return NULL;
-		return to_tqp(ib);
+		opcode = to_tqp(ib)->hca.type == HCA_QP_DCT ? MLX5_CMD_OP_CREATE_DCT : MLX5_CMD_OP_CREATE_QP;
+		return type->opcode == opcode ? to_tqp(ib) : NULL;
 	}
 	case MLX5_IB_OBJECT_DEVX_OBJ: {
 		struct tally_devx_obj *obj = uobj->object;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Queue pairs by commands.
+ * Queue pairs by commands: RC, UC, UD, and initiators of DC.
  *
  * A command names all that the queue pair stands on by number, and keeps it: the domain, the CQs, the shared
  * receive queue, the memory, the doorbell page.  Transitions are the verbs' with other names for the attributes;
@@ -39,10 +39,50 @@ static bool unsupported(const void *in, const void *qpc)
 {
 	return MLX5_GET(create_qp_in, in, op_mod) || MLX5_GET(create_qp_in, in, input_qpn) ||
 	       MLX5_GET(create_qp_in, in, opt_param_mask) || MLX5_GET(tally_init2init_ext, in, qpc_ext) ||
-	       MLX5_GET(qpc, qpc, st) != MLX5_QP_ST_RC || MLX5_GET(qpc, qpc, wq_signature) ||
+	       MLX5_GET(qpc, qpc, wq_signature) ||
 	       MLX5_GET(qpc, qpc, offload_type) || MLX5_GET(qpc, qpc, ulp_stateless_offload_mode) ||
 	       MLX5_GET(qpc, qpc, rlky) || MLX5_GET(qpc, qpc, cd_master) || MLX5_GET(qpc, qpc, cd_slave_send) ||
 	       MLX5_GET(qpc, qpc, cd_slave_receive) || MLX5_GET(qpc, qpc, ts_format) >= TS_FORMAT_REAL_TIME;
+}
+
+/* Returns whether commands can make one of this service type. */
+static bool get_type(const void *qpc, struct hca_qp_config *cfg)
+{
+	switch (MLX5_GET(qpc, qpc, st)) {
+	case MLX5_QP_ST_RC:
+		cfg->type = HCA_QP_RC;
+		return true;
+	case MLX5_QP_ST_UC:
+		cfg->type = HCA_QP_UC;
+		return true;
+	case MLX5_QP_ST_UD:
+		cfg->type = HCA_QP_UD;
+		return true;
+	case MLX5_QP_ST_DCI:
+		cfg->type = HCA_QP_DCI;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* What is said of receives is not looked at where there are none. */
+static u32 receives_from(const void *qpc, const struct hca_qp_config *cfg)
+{
+	return cfg->type == HCA_QP_DCI ? RQ_ZERO_SIZE : MLX5_GET(qpc, qpc, rq_type);
+}
+
+static u8 check_streams(const void *qpc, struct hca_qp_config *cfg)
+{
+	u32 streams = MLX5_GET(qpc, qpc, log_num_dci_stream_channels);
+	u32 errored = MLX5_GET(qpc, qpc, log_num_dci_errored_streams);
+
+	if (!streams && !errored)
+		return MLX5_CMD_STAT_OK;
+	if (cfg->type != HCA_QP_DCI || streams > TALLY_LOG_STREAMS || errored > TALLY_LOG_STREAMS)
+		return MLX5_CMD_STAT_BAD_PARAM_ERR;
+	cfg->streams = 1u << errored;
+	return MLX5_CMD_STAT_OK;
 }
 
 /* Sizes; the addresses come with the memory. */
@@ -50,7 +90,7 @@ static u8 check_shape(const void *qpc, struct hca_qp_config *cfg)
 {
 	if (!MLX5_GET(qpc, qpc, no_sq))
 		cfg->sq_slots = 1u << MLX5_GET(qpc, qpc, log_sq_size);
-	switch (MLX5_GET(qpc, qpc, rq_type)) {
+	switch (receives_from(qpc, cfg)) {
 	case RQ_REGULAR:
 		cfg->rq_entries = 1u << MLX5_GET(qpc, qpc, log_rq_size);
 		cfg->rq_wqe_shift = TALLY_MIN_RQ_SHIFT + MLX5_GET(qpc, qpc, log_rq_stride);
@@ -64,7 +104,7 @@ static u8 check_shape(const void *qpc, struct hca_qp_config *cfg)
 	if (cfg->sq_slots > TALLY_MAX_WQES || cfg->rq_entries > TALLY_MAX_WQES ||
 	    cfg->rq_wqe_shift > TALLY_MAX_RQ_SHIFT)
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
-	return MLX5_CMD_STAT_OK;
+	return check_streams(qpc, cfg);
 }
 
 /* What the queue pair stands on. */
@@ -74,13 +114,14 @@ static u8 get_objects(struct devx_qp *devx, const void *qpc, struct hca_qp_confi
 
 	devx->pd = tally_pd_get(ctx, MLX5_GET(qpc, qpc, pd));
 	devx->send_cq = tally_cq_get(ctx, MLX5_GET(qpc, qpc, cqn_snd));
-	devx->recv_cq = tally_cq_get(ctx, MLX5_GET(qpc, qpc, cqn_rcv));
+	devx->recv_cq = tally_cq_get(ctx, cfg->type == HCA_QP_DCI ? MLX5_GET(qpc, qpc, cqn_snd) :
+								     MLX5_GET(qpc, qpc, cqn_rcv));
 	if (!devx->pd || !devx->send_cq || !devx->recv_cq)
 		return MLX5_CMD_STAT_BAD_RES_ERR;
 	cfg->pdn = devx->pd->res.number;
 	cfg->send_cq = &devx->send_cq->hca;
 	cfg->recv_cq = &devx->recv_cq->hca;
-	if (MLX5_GET(qpc, qpc, rq_type) != RQ_SHARED)
+	if (receives_from(qpc, cfg) != RQ_SHARED)
 		return MLX5_CMD_STAT_OK;
 
 	devx->srq = tally_srq_get(ctx, MLX5_GET(qpc, qpc, srqn_rmpn_xrqn));
@@ -131,13 +172,13 @@ static void put_all(struct devx_qp *devx)
 static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 {
 	const void *qpc = MLX5_ADDR_OF(create_qp_in, cmd->in, qpc);
-	struct hca_qp_config cfg = { .type = HCA_QP_RC };
+	struct hca_qp_config cfg = {};
 	struct devx_qp *devx;
 	struct tally_qp *qp;
 	u8 status;
 	int ret;
 
-	if (unsupported(cmd->in, qpc))
+	if (unsupported(cmd->in, qpc) || !get_type(qpc, &cfg))
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	status = check_shape(qpc, &cfg);
 	if (status != MLX5_CMD_STAT_OK)
@@ -148,6 +189,7 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 	qp = &devx->qp;
 	qp->ctx = cmd->ctx;
 	qp->ib.device = cmd->ctx->ib.device;
+	qp->no_loopback = MLX5_GET(qpc, qpc, block_lb_mc);
 
 	status = get_objects(devx, qpc, &cfg);
 	if (status != MLX5_CMD_STAT_OK)
@@ -206,7 +248,7 @@ static int destroy(struct tally_devx_obj *obj)
  * @opcode: the command
  * @from: state in which it is allowed, enum ib_qp_state
  * @to: state after it
- * @mask: attributes that it always sets, enum ib_qp_attr_mask
+ * @mask: attributes that it always sets, where the type of QP has them, enum ib_qp_attr_mask
  * @optional: those that it sets if opt_param_mask says so, enum mlx5_qp_optpar
  */
 struct transition {
@@ -218,19 +260,34 @@ struct transition {
 };
 
 static const struct transition transitions[] = {
-	{ MLX5_CMD_OP_RST2INIT_QP, IB_QPS_RESET, IB_QPS_INIT, IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS,
-	  OPT_ACCESS | MLX5_QP_OPTPAR_PKEY_INDEX | MLX5_QP_OPTPAR_PRI_PORT },
+	{ MLX5_CMD_OP_RST2INIT_QP, IB_QPS_RESET, IB_QPS_INIT,
+	  IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_ACCESS_FLAGS | IB_QP_QKEY,
+	  OPT_ACCESS | MLX5_QP_OPTPAR_PKEY_INDEX | MLX5_QP_OPTPAR_PRI_PORT | MLX5_QP_OPTPAR_Q_KEY },
 	{ MLX5_CMD_OP_INIT2INIT_QP, IB_QPS_INIT, IB_QPS_INIT, 0,
-	  OPT_ACCESS | MLX5_QP_OPTPAR_PKEY_INDEX | MLX5_QP_OPTPAR_PRI_PORT },
+	  OPT_ACCESS | MLX5_QP_OPTPAR_PKEY_INDEX | MLX5_QP_OPTPAR_PRI_PORT | MLX5_QP_OPTPAR_Q_KEY },
 	{ MLX5_CMD_OP_INIT2RTR_QP, IB_QPS_INIT, IB_QPS_RTR,
 	  IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER,
-	  OPT_ACCESS | MLX5_QP_OPTPAR_PKEY_INDEX },
+	  OPT_ACCESS | MLX5_QP_OPTPAR_PKEY_INDEX | MLX5_QP_OPTPAR_Q_KEY },
 	{ MLX5_CMD_OP_RTR2RTS_QP, IB_QPS_RTR, IB_QPS_RTS,
 	  IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_SQ_PSN | IB_QP_MAX_QP_RD_ATOMIC,
-	  OPT_ACCESS | MLX5_QP_OPTPAR_RNR_TIMEOUT | MLX5_QP_OPTPAR_PM_STATE },
+	  OPT_ACCESS | MLX5_QP_OPTPAR_RNR_TIMEOUT | MLX5_QP_OPTPAR_PM_STATE | MLX5_QP_OPTPAR_Q_KEY },
 	{ MLX5_CMD_OP_RTS2RTS_QP, IB_QPS_RTS, IB_QPS_RTS, 0,
-	  OPT_ACCESS | MLX5_QP_OPTPAR_RNR_TIMEOUT | MLX5_QP_OPTPAR_PM_STATE },
-	{ MLX5_CMD_OP_SQERR2RTS_QP, IB_QPS_SQE, IB_QPS_RTS, 0, OPT_ACCESS | MLX5_QP_OPTPAR_RNR_TIMEOUT },
+	  OPT_ACCESS | MLX5_QP_OPTPAR_RNR_TIMEOUT | MLX5_QP_OPTPAR_PM_STATE | MLX5_QP_OPTPAR_Q_KEY },
+	{ MLX5_CMD_OP_SQERR2RTS_QP, IB_QPS_SQE, IB_QPS_RTS, 0,
+	  OPT_ACCESS | MLX5_QP_OPTPAR_RNR_TIMEOUT | MLX5_QP_OPTPAR_Q_KEY },
+};
+
+/* Attributes that a type of QP does not have; what a context says of them is not looked at. */
+#define RESPONDER (IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER)
+#define REQUESTER (IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC)
+#define PEER	  (IB_QP_AV | IB_QP_DEST_QPN | IB_QP_RQ_PSN)
+static const int lacks[HCA_QP_TYPES] = {
+	[HCA_QP_RC]	 = IB_QP_QKEY,
+	[HCA_QP_UC]	 = IB_QP_QKEY | RESPONDER | REQUESTER,
+	[HCA_QP_UD]	 = IB_QP_ACCESS_FLAGS | IB_QP_PATH_MTU | PEER | RESPONDER | REQUESTER,
+	[HCA_QP_XRC_INI] = IB_QP_QKEY | RESPONDER,
+	[HCA_QP_XRC_TGT] = IB_QP_QKEY | (REQUESTER & ~IB_QP_TIMEOUT),
+	[HCA_QP_DCI]	 = IB_QP_QKEY | IB_QP_ACCESS_FLAGS | PEER | RESPONDER,
 };
 
 /* All commands that carry a context have it in the same place. */
@@ -301,6 +358,7 @@ static void get_values(struct ib_qp_attr *attr, const void *qpc)
 	attr->timeout = MLX5_GET(ads, ads, ack_timeout);
 	attr->retry_cnt = MLX5_GET(qpc, qpc, retry_count);
 	attr->rnr_retry = MLX5_GET(qpc, qpc, rnr_retry);
+	attr->qkey = MLX5_GET(qpc, qpc, q_key);
 	get_address(&attr->ah_attr, ads);
 }
 
@@ -326,7 +384,8 @@ static u8 transit(void *object, const struct tally_devx_cmd *cmd)
 	const void *qpc = qpc_of(cmd);
 	struct tally_qp *qp = object;
 	struct ib_qp_attr attr = {};
-	int mask = t->mask | IB_QP_STATE;
+	int lacking = lacks[qp->hca.type];
+	int mask = (t->mask & ~lacking) | IB_QP_STATE;
 	u8 status;
 
 	if (MLX5_GET(init2rtr_qp_in, cmd->in, op_mod) || opt & ~t->optional)
@@ -340,11 +399,13 @@ static u8 transit(void *object, const struct tally_devx_cmd *cmd)
 	if (mask & IB_QP_ACCESS_FLAGS)
 		opt |= OPT_ACCESS;
 	if (opt & OPT_ACCESS)
-		mask |= IB_QP_ACCESS_FLAGS;
+		mask |= IB_QP_ACCESS_FLAGS & ~lacking;
 	if (opt & MLX5_QP_OPTPAR_PKEY_INDEX)
 		mask |= IB_QP_PKEY_INDEX;
 	if (opt & MLX5_QP_OPTPAR_RNR_TIMEOUT)
 		mask |= IB_QP_MIN_RNR_TIMER;
+	if (opt & MLX5_QP_OPTPAR_Q_KEY)
+		mask |= IB_QP_QKEY & ~lacking;
 	get_values(&attr, qpc);
 	attr.qp_state = t->to;
 	attr.qp_access_flags = access_flags(qp, qpc, opt);
@@ -454,8 +515,6 @@ static const u8 service_types[HCA_QP_TYPES] = {
 	[HCA_QP_XRC_INI] = MLX5_QP_ST_XRC,
 	[HCA_QP_XRC_TGT] = MLX5_QP_ST_XRC,
 	[HCA_QP_DCI]	 = MLX5_QP_ST_DCI,
-	/* A DCT is none of them. */
-	[HCA_QP_DCT]	 = 0,
 };
 
 static u8 query(void *object, const struct tally_devx_cmd *cmd)
@@ -496,6 +555,7 @@ static u8 query(void *object, const struct tally_devx_cmd *cmd)
 	MLX5_SET(qpc, qpc, retry_count, attr->retry_cnt);
 	MLX5_SET(qpc, qpc, rnr_retry, attr->rnr_retry);
 	MLX5_SET(qpc, qpc, min_rnr_nak, attr->min_rnr_timer);
+	MLX5_SET(qpc, qpc, q_key, attr->qkey);
 	MLX5_SET(qpc, qpc, log_sra_max, log_of(attr->max_rd_atomic));
 	MLX5_SET(qpc, qpc, log_rra_max, log_of(attr->max_dest_rd_atomic));
 	MLX5_SET(qpc, qpc, rre, !!(attr->qp_access_flags & IB_ACCESS_REMOTE_READ));

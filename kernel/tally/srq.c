@@ -21,10 +21,11 @@ static int ring_shape(const struct ib_srq_attr *attr, u32 *entries, u8 *shift)
  * @pdn: protection domain of its buffers
  * @entries: power of two
  * @shift: log2 of a WQE's size
+ * @form: how WQEs follow each other
  *
  * Return: 0, then tally_srq_unmake() undoes it and unmaps the memory; or -ENOMEM, then the memory is the caller's.
  */
-int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift)
+int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift, enum hca_srq_form form)
 {
 	struct tally_dev *dev = to_tdev(srq->ctx->ib.device);
 	int ret;
@@ -32,7 +33,7 @@ int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift)
 	ret = tally_res_init(&srq->res, &dev->srqs, srq->ctx);
 	if (ret)
 		return ret;
-	hca_srq_init(&srq->hca, &dev->hca, pdn, srq->ring.addr, entries, shift, srq->dbrec.addr);
+	hca_srq_init(&srq->hca, &dev->hca, pdn, srq->ring.addr, entries, shift, form, srq->dbrec.addr);
 	srq->max_sge = ((1u << shift) - sizeof(struct hca_wqe_srq_next)) / sizeof(struct hca_wqe_data);
 	return 0;
 }
@@ -132,7 +133,7 @@ int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib
 	ret = map_memory(srq, &req, (size_t)entries << shift);
 	if (ret)
 		return ret;
-	ret = tally_srq_make(srq, to_tpd(ib->pd)->res.number, entries, shift);
+	ret = tally_srq_make(srq, to_tpd(ib->pd)->res.number, entries, shift, HCA_SRQ_LINKED);
 	if (ret) {
 		tally_dbrec_unmap(&srq->dbrec, srq->ctx);
 		tally_ring_unmap(&srq->ring);

@@ -571,7 +571,7 @@ int tally_resize_cq(struct ib_cq *ib, int entries, struct ib_udata *udata);
 int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata);
 
 /* srq.c */
-int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift);
+int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift, enum hca_srq_form form);
 int tally_srq_unmake(struct tally_srq *srq);
 struct tally_srq *tally_srq_get(struct tally_ucontext *ctx, u32 srqn);
 void tally_srq_put(struct tally_srq *srq);

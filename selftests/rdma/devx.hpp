@@ -140,9 +140,12 @@ struct mlx5_ifc_qpc_bits {
 	u8 reserved_at_393[0x2d];
 	u8 reserved_at_3c0[0x8];
 	u8 next_send_psn[0x18];
-	u8 reserved_at_3e0[0x8];
+	u8 reserved_at_3e0[0x3];
+	u8 log_num_dci_stream_channels[0x5];
 	u8 cqn_snd[0x18];
-	u8 reserved_at_400[0x80];
+	u8 reserved_at_400[0x3];
+	u8 log_num_dci_errored_streams[0x5];
+	u8 reserved_at_408[0x78];
 	u8 reserved_at_480[0x8];
 	u8 log_rra_max[0x3];
 	u8 reserved_at_48b[0x5];
@@ -156,7 +159,7 @@ struct mlx5_ifc_qpc_bits {
 	u8 reserved_at_4c0[0x28];
 	u8 cqn_rcv[0x18];
 	u8 dbr_addr[0x40];
-	u8 reserved_at_540[0x20];
+	u8 q_key[0x20];
 	u8 reserved_at_560[0x5];
 	u8 rq_type[0x3];
 	u8 srqn[0x18];
@@ -190,6 +193,99 @@ struct mlx5_ifc_query_qp_out_bits {
 	u8 reserved_at_800[0x80];
 };
 
+struct mlx5_ifc_wq_bits {
+	u8 wq_type[0x4];
+	u8 wq_signature[0x1];
+	u8 reserved_at_5[0x2b];
+	u8 lwm[0x10];
+	u8 reserved_at_40[0x8];
+	u8 pd[0x18];
+	u8 reserved_at_60[0x20];
+	u8 dbr_addr[0x40];
+	u8 hw_counter[0x20];
+	u8 sw_counter[0x20];
+	u8 reserved_at_100[0xc];
+	u8 log_wq_stride[0x4];
+	u8 reserved_at_110[0xb];
+	u8 log_wq_sz[0x5];
+	u8 reserved_at_120[0x20];
+	u8 dbr_umem_id[0x20];
+	u8 wq_umem_id[0x20];
+	u8 wq_umem_offset[0x40];
+	u8 reserved_at_1c0[0x440];
+};
+
+struct mlx5_ifc_rmpc_bits {
+	u8 reserved_at_0[0x8];
+	u8 state[0x4];
+	u8 reserved_at_c[0x14];
+	u8 basic_cyclic_rcv_wqe[0x1];
+	u8 reserved_at_21[0x15f];
+	struct mlx5_ifc_wq_bits wq;
+};
+
+// CREATE_RMP, MODIFY_RMP and what QUERY_RMP answers have the context in the same place.
+struct mlx5_ifc_rmp_mailbox_bits {
+	u8 opcode[0x10];
+	u8 uid[0x10];
+	u8 reserved_at_20[0x10];
+	u8 op_mod[0x10];
+	u8 rmp_state[0x4];
+	u8 reserved_at_44[0x4];
+	u8 rmpn[0x18];
+	u8 reserved_at_60[0x20];
+	u8 reserved_at_80[0x3f];
+	u8 change_lwm[0x1];
+	u8 reserved_at_c0[0x40];
+	struct mlx5_ifc_rmpc_bits rmpc;
+};
+static_assert(sizeof(mlx5_ifc_rmp_mailbox_bits) == 0x880);
+
+struct mlx5_ifc_dctc_bits {
+	u8 reserved_at_0[0x4];
+	u8 state[0x4];
+	u8 reserved_at_8[0x18];
+	u8 reserved_at_20[0x8];
+	u8 user_index[0x18];
+	u8 reserved_at_40[0x8];
+	u8 cqn[0x18];
+	u8 reserved_at_60[0xc];
+	u8 rre[0x1];
+	u8 rwe[0x1];
+	u8 rae[0x1];
+	u8 reserved_at_6f[0x2];
+	u8 rlky[0x1];
+	u8 reserved_at_72[0x21];
+	u8 min_rnr_nak[0x5];
+	u8 reserved_at_98[0x10];
+	u8 srqn[0x18];
+	u8 reserved_at_c0[0x8];
+	u8 pd[0x18];
+	u8 reserved_at_e0[0x20];
+	u8 dc_access_key[0x40];
+	u8 reserved_at_140[0x5];
+	u8 mtu[0x3];
+	u8 port[0x8];
+	u8 pkey_index[0x10];
+	u8 reserved_at_160[0x8];
+	u8 my_addr_index[0x8];
+	u8 reserved_at_170[0x8];
+	u8 hop_limit[0x8];
+	u8 reserved_at_180[0x80];
+};
+static_assert(sizeof(mlx5_ifc_dctc_bits) == 0x200);
+
+// CREATE_DCT, and what QUERY_DCT answers.
+struct mlx5_ifc_dct_mailbox_bits {
+	u8 opcode[0x10];
+	u8 uid[0x10];
+	u8 reserved_at_20[0x10];
+	u8 op_mod[0x10];
+	u8 reserved_at_40[0x40];
+	struct mlx5_ifc_dctc_bits dctc;
+	u8 reserved_at_280[0x180];
+};
+
 namespace rdma::devx {
 
 enum Opcode : uint16_t {
@@ -207,8 +303,14 @@ enum Opcode : uint16_t {
 	TO_RST_QP = 0x50a,
 	QUERY_QP = 0x50b,
 	INIT2INIT_QP = 0x50e,
+	CREATE_DCT = 0x710,
+	DRAIN_DCT = 0x712,
+	QUERY_DCT = 0x713,
 	ALLOC_PD = 0x800,
 	DEALLOC_PD = 0x801,
+	CREATE_RMP = 0x90c,
+	MODIFY_RMP = 0x90d,
+	QUERY_RMP = 0x90f,
 };
 
 enum Status : uint8_t {
@@ -217,6 +319,7 @@ enum Status : uint8_t {
 	BAD_PARAM = 0x3,
 	BAD_RES = 0x5,
 	RES_BUSY = 0x6,
+	BAD_RES_STATE = 0x9,
 	NO_RES = 0xf,
 	BAD_QP_STATE = 0x10,
 	BAD_INP_LEN = 0x50,

@@ -97,10 +97,16 @@ class Queue {
 	}
 };
 
+// Service types.
+enum : unsigned { RC = 0, UC = 1, UD = 2, XRC = 3, DCI = 5 };
+
 struct QpShape {
 	unsigned log_sq = 6;
 	unsigned log_rq = 4;
 	unsigned log_stride = 0; // 16 bytes << this
+	unsigned type = RC;
+	uint32_t rmpn = 0;	 // receives come from there
+	uint32_t qkey = 0;	 // of UD
 };
 
 // A queue pair in memory of its own: receives, then sends, then the doorbell record.
@@ -125,14 +131,17 @@ class Qp {
 		obj = create(c, m, "CREATE_QP");
 		number = m.number();
 	}
-	static size_t rq_bytes(const QpShape &s) { return size_t{16} << (s.log_rq + s.log_stride); }
+	static size_t rq_bytes(const QpShape &s)
+	{
+		return s.rmpn || s.type == DCI ? 0 : size_t{16} << (s.log_rq + s.log_stride);
+	}
 	static size_t record_offset(const QpShape &s) { return rq_bytes(s) + (size_t{64} << s.log_sq); }
 
 	Mailbox request() const
 	{
 		Mailbox m(CREATE_QP, DEVX_ST_SZ_BYTES(create_qp_in));
 		void *in = m.in.data();
-		DEVX_SET(create_qp_in, in, qpc.st, 0);
+		DEVX_SET(create_qp_in, in, qpc.st, shape.type);
 		DEVX_SET(create_qp_in, in, qpc.pm_state, 3);
 		DEVX_SET(create_qp_in, in, qpc.pd, pdn);
 		DEVX_SET(create_qp_in, in, qpc.log_sq_size, shape.log_sq);
@@ -145,6 +154,10 @@ class Qp {
 		DEVX_SET(create_qp_in, in, qpc.dbr_umem_id, umem.id());
 		DEVX_SET64(create_qp_in, in, qpc.dbr_addr, record_offset(shape));
 		DEVX_SET(create_qp_in, in, wq_umem_id, umem.id());
+		if (shape.rmpn) {
+			DEVX_SET(create_qp_in, in, qpc.rq_type, 1);
+			DEVX_SET(create_qp_in, in, qpc.srqn, shape.rmpn);
+		}
 		return m;
 	}
 	Mailbox rst2init(bool access = true) const
@@ -155,6 +168,7 @@ class Qp {
 		DEVX_SET(create_qp_in, m.in.data(), qpc.rre, access);
 		DEVX_SET(create_qp_in, m.in.data(), qpc.rwe, access);
 		DEVX_SET(create_qp_in, m.in.data(), qpc.rae, access);
+		DEVX_SET(create_qp_in, m.in.data(), qpc.q_key, shape.qkey);
 		return m;
 	}
 	Mailbox init2rtr(uint32_t peer) const
@@ -209,29 +223,36 @@ class Qp {
 	{
 		return reinterpret_cast<volatile uint32_t *>(buf.data() + record_offset(shape));
 	}
-	// One slot: control, remote address (for a WRITE or READ), data.
-	void write_wqe(uint8_t opcode, const ibv_sge &local, uint64_t raddr = 0, uint32_t rkey = 0, uint32_t imm = 0)
+	// Control, address (for UD and DC), remote address (for a WRITE or READ), data.
+	void write_wqe(uint8_t opcode, const ibv_sge &local, uint64_t raddr = 0, uint32_t rkey = 0, uint32_t imm = 0,
+		       const mlx5_wqe_av *av = nullptr)
 	{
-		const bool remote = rkey != 0;
-		const size_t slot = posted & ((1u << shape.log_sq) - 1);
-		uint8_t *at = buf.data() + rq_bytes(shape) + slot * 64;
+		std::vector<uint8_t> wqe;
+		auto add = [&](const void *p, size_t n) {
+			wqe.insert(wqe.end(), static_cast<const uint8_t *>(p), static_cast<const uint8_t *>(p) + n);
+		};
 		mlx5_wqe_ctrl_seg ctrl{};
 		mlx5_wqe_raddr_seg r{};
 		mlx5_wqe_data_seg d{};
 
 		ctrl.opmod_idx_opcode = htobe32(static_cast<uint32_t>(posted) << 8 | opcode);
-		ctrl.qpn_ds = htobe32(number << 8 | (remote ? 3 : 2));
+		ctrl.qpn_ds = htobe32(number << 8 | (2 + (av ? 3 : 0) + (rkey ? 1 : 0)));
 		ctrl.fm_ce_se = MLX5_WQE_CTRL_CQ_UPDATE;
 		ctrl.imm = htobe32(imm);
 		r.raddr = htobe64(raddr);
 		r.rkey = htobe32(rkey);
 		mlx5dv_set_data_seg(&d, local.length, local.lkey, local.addr);
-		std::memcpy(at, &ctrl, 16);
-		if (remote)
-			std::memcpy(at + 16, &r, 16);
-		std::memcpy(at + (remote ? 32 : 16), &d, 16);
+		add(&ctrl, 16);
+		if (av)
+			add(av, sizeof(*av));
+		if (rkey)
+			add(&r, 16);
+		add(&d, 16);
+		const size_t ring = size_t{64} << shape.log_sq;
+		for (size_t k = 0; k < wqe.size(); k += 16)
+			std::memcpy(buf.data() + rq_bytes(shape) + (posted * size_t{64} + k) % ring, wqe.data() + k, 16);
 		std::memcpy(&last_, &ctrl, 8);
-		posted++;
+		posted = static_cast<uint16_t>(posted + (wqe.size() + 63) / 64);
 	}
 	void ring() const
 	{
@@ -258,6 +279,146 @@ class Qp {
 
       private:
 	uint64_t last_ = 0;
+};
+
+enum class Form { linked, cyclic, bare };
+
+struct RmpShape {
+	Form form = Form::linked;
+	unsigned log_size = 4;
+	unsigned log_stride = 6; // bytes
+};
+
+// A memory pool of receives: WQEs, then the doorbell record.
+class Rmp {
+      public:
+	const Context &c;
+	RmpShape shape;
+	uint32_t pdn;
+	Buffer buf;
+	Umem umem;
+	Obj obj;
+	uint32_t number = 0;
+	uint16_t posted = 0;
+
+	Rmp(const Context &ctx, uint32_t pd, const RmpShape &s = {})
+	    : c(ctx), shape(s), pdn(pd), buf(record_offset(s) + 64), umem(ctx, buf.data(), buf.size())
+	{
+		Mailbox m = request();
+		obj = create(c, m, "CREATE_RMP");
+		number = m.number();
+		for (unsigned i = 0; shape.form == Form::linked && i < 1u << shape.log_size; i++)
+			link(i, i + 1);
+	}
+	static size_t record_offset(const RmpShape &s) { return size_t{1} << (s.log_size + s.log_stride); }
+
+	Mailbox request() const
+	{
+		Mailbox m(CREATE_RMP, DEVX_ST_SZ_BYTES(rmp_mailbox));
+		void *in = m.in.data();
+		DEVX_SET(rmp_mailbox, in, rmpc.state, 1);
+		DEVX_SET(rmp_mailbox, in, rmpc.basic_cyclic_rcv_wqe, shape.form == Form::bare);
+		DEVX_SET(rmp_mailbox, in, rmpc.wq.wq_type, shape.form != Form::linked);
+		DEVX_SET(rmp_mailbox, in, rmpc.wq.pd, pdn);
+		DEVX_SET(rmp_mailbox, in, rmpc.wq.log_wq_sz, shape.log_size);
+		DEVX_SET(rmp_mailbox, in, rmpc.wq.log_wq_stride, shape.log_stride);
+		DEVX_SET(rmp_mailbox, in, rmpc.wq.dbr_umem_id, umem.id());
+		DEVX_SET64(rmp_mailbox, in, rmpc.wq.dbr_addr, record_offset(shape));
+		DEVX_SET(rmp_mailbox, in, rmpc.wq.wq_umem_id, umem.id());
+		return m;
+	}
+	// In the order of places, whichever form; the caller does not overtake the queue.
+	void post(const ibv_sge &sge)
+	{
+		uint8_t *at = wqe(posted) + (shape.form == Form::bare ? 0 : 16);
+		mlx5_wqe_data_seg d{};
+		mlx5dv_set_data_seg(&d, sge.length, sge.lkey, sge.addr);
+		std::memcpy(at, &d, 16);
+		if (at + 16 < wqe(posted) + (size_t{1} << shape.log_stride)) {
+			mlx5dv_set_data_seg(&d, 0, 0x100, 0);
+			std::memcpy(at + 16, &d, 16);
+		}
+		posted++;
+		std::atomic_thread_fence(std::memory_order_release);
+		*reinterpret_cast<volatile uint32_t *>(buf.data() + record_offset(shape)) = htobe32(posted);
+	}
+	Mailbox looked_at() const
+	{
+		Mailbox m(QUERY_RMP, 16, DEVX_ST_SZ_BYTES(rmp_mailbox));
+		m.names(number);
+		must(devx::query(obj, m), "QUERY_RMP");
+		return m;
+	}
+	static Mailbox limit(uint32_t rmpn, uint32_t lwm)
+	{
+		Mailbox m(MODIFY_RMP, DEVX_ST_SZ_BYTES(rmp_mailbox));
+		m.names(rmpn);
+		DEVX_SET(rmp_mailbox, m.in.data(), rmp_state, 1);
+		DEVX_SET(rmp_mailbox, m.in.data(), change_lwm, 1);
+		DEVX_SET(rmp_mailbox, m.in.data(), rmpc.state, 1);
+		DEVX_SET(rmp_mailbox, m.in.data(), rmpc.wq.lwm, lwm);
+		return m;
+	}
+
+      private:
+	uint8_t *wqe(unsigned i) const
+	{
+		return buf.data() + (size_t{i & ((1u << shape.log_size) - 1)} << shape.log_stride);
+	}
+	void link(unsigned i, unsigned next)
+	{
+		const uint16_t index = htobe16(static_cast<uint16_t>(next & ((1u << shape.log_size) - 1)));
+		std::memcpy(wqe(i) + 2, &index, 2);
+	}
+};
+
+// A target of DC, whose receives come from a pool.
+class Dct {
+      public:
+	static constexpr uint64_t key = 0x1122334455667788;
+	const Context &c;
+	uint32_t pdn, cqn, rmpn;
+	Obj obj;
+	uint32_t number = 0;
+
+	Dct(const Context &ctx, uint32_t pd, const Queue &cq, const Rmp &rmp)
+	    : c(ctx), pdn(pd), cqn(cq.number), rmpn(rmp.number)
+	{
+		Mailbox m = request();
+		obj = create(c, m, "CREATE_DCT");
+		number = m.number();
+	}
+	Mailbox request() const
+	{
+		Mailbox m(CREATE_DCT, DEVX_ST_SZ_BYTES(dct_mailbox));
+		void *in = m.in.data();
+		DEVX_SET(dct_mailbox, in, dctc.pd, pdn);
+		DEVX_SET(dct_mailbox, in, dctc.cqn, cqn);
+		DEVX_SET(dct_mailbox, in, dctc.srqn, rmpn);
+		DEVX_SET(dct_mailbox, in, dctc.user_index, 0xdc7);
+		DEVX_SET(dct_mailbox, in, dctc.rre, 1);
+		DEVX_SET(dct_mailbox, in, dctc.rwe, 1);
+		DEVX_SET(dct_mailbox, in, dctc.rae, 1);
+		DEVX_SET(dct_mailbox, in, dctc.min_rnr_nak, 1);
+		DEVX_SET64(dct_mailbox, in, dctc.dc_access_key, key);
+		DEVX_SET(dct_mailbox, in, dctc.mtu, IBV_MTU_1024);
+		DEVX_SET(dct_mailbox, in, dctc.port, 1);
+		DEVX_SET(dct_mailbox, in, dctc.my_addr_index, c.gid_index());
+		DEVX_SET(dct_mailbox, in, dctc.hop_limit, 64);
+		return m;
+	}
+	Mailbox looked_at() const
+	{
+		Mailbox m(QUERY_DCT, 16, DEVX_ST_SZ_BYTES(dct_mailbox));
+		m.names(number);
+		must(devx::query(obj, m), "QUERY_DCT");
+		return m;
+	}
+	int drain() const
+	{
+		Mailbox m(DRAIN_DCT, 16);
+		return devx::modify(obj, m.names(number));
+	}
 };
 
 } // namespace rdma::devx

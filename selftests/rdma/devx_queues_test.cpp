@@ -313,7 +313,7 @@ KTEST(devx_queues, "a QP that makes no sense is refused, and says why")
 	};
 
 	EXPECT_EQ(refused([](void *) {}), devx::OK);
-	for (unsigned st : {1u, 2u, 3u, 5u, 7u, 0xffu})
+	for (unsigned st : {3u, 4u, 6u, 7u, 0xffu})
 		EXPECT_EQ(refused([&](void *m) { DEVX_SET(create_qp_in, m, qpc.st, st); }), devx::BAD_PARAM) << st;
 	EXPECT_EQ(refused([](void *m) { DEVX_SET(create_qp_in, m, op_mod, 1); }), devx::BAD_PARAM);
 	EXPECT_EQ(refused([](void *m) { DEVX_SET(create_qp_in, m, input_qpn, 99); }), devx::BAD_PARAM);

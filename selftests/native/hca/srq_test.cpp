@@ -302,3 +302,64 @@ TEST(SrqHostile, ACountThatGoesBackwardsIsARoundForward)
 		EXPECT_LT(wc.index, p.srq->entries());
 	EXPECT_FALSE(p.w.damage());
 }
+
+namespace {
+
+// The responder of a pair receives from a queue of this kind.
+struct Shared : Pair {
+	Srq &queue;
+	Qp &c;
+
+	Shared(u32 entries, u8 shift, hca_srq_form form)
+	    : Pair({.connect = false}), queue(w.add_srq(db, entries, shift, 1, form)), c(add())
+	{
+		c.connect(a);
+		a.connect(c);
+		w.settle();
+	}
+
+private:
+	Qp &add()
+	{
+		QpOptions o;
+		o.send_cq = &cb;
+		o.srq = &queue;
+		return w.add_qp(db, o);
+	}
+};
+
+} // namespace
+
+TEST(Srq, OneWithoutLinksIsUsedFromPlaceToPlaceThroughManyRounds)
+{
+	for (hca_srq_form form : {HCA_SRQ_CYCLIC, HCA_SRQ_BARE}) {
+		for (u8 shift : {5, 6, 9}) {
+			Shared p(8, shift, form);
+			u16 index = 0;
+			/* more than the 65,536 that the record can count */
+			for (u32 i = 0; i < 66000; i += 8) {
+				for (u32 n = 0; n < 8; n++)
+					ASSERT_EQ(p.queue.post(p.kb.sge(n * 8, 8)), static_cast<u16>(i + n));
+				for (u32 n = 0; n < 8; n++)
+					send8(p, i % 64 + n, n * 8);
+				auto wcs = p.cb.poll_all();
+				ASSERT_EQ(wcs.size(), 8u);
+				for (auto &wc : wcs)
+					ASSERT_EQ(wc.index, index++);
+				ASSERT_FALSE(p.w.damage());
+			}
+		}
+	}
+}
+
+TEST(Srq, ABareReceiveHasRoomForOneMorePiece)
+{
+	Shared p(8, 6, HCA_SRQ_BARE);
+	Sge four[] = {p.kb.sge(0, 8), p.kb.sge(100, 8), p.kb.sge(200, 8), p.kb.sge(300, 8)};
+	p.queue.post(four);
+	for (u32 n = 0; n < 4; n++)
+		p.mb.expect(n * 100, p.ma.read(n * 8, 8));
+	p.post(Wqe::send().sge(p.ka.sge(0, 32)));
+	expect_sent(p.ca, 0, 32);
+	EXPECT_EQ(one(p.cb).byte_cnt, 32u);
+}

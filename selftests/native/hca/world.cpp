@@ -230,14 +230,15 @@ int Cq::resize(u32 entries, u32 cqe_size)
 
 // ---- shared receive queues ----
 
-Srq::Srq(Device &dev, u32 entries, u8 wqe_shift, u32 pdn)
-    : entries_(entries), shift_(wqe_shift), buf_(shared_memory(size_t{entries} << wqe_shift)), dev_(dev),
+Srq::Srq(Device &dev, u32 entries, u8 wqe_shift, u32 pdn, hca_srq_form form)
+    : entries_(entries), shift_(wqe_shift), form_(form), buf_(shared_memory(size_t{entries} << wqe_shift)), dev_(dev),
       tail_(static_cast<u16>(entries - 1))
 {
 	shell_.owner = this;
+	/* Where nothing is linked, all would lead to the first one. */
 	for (u32 i = 0; i < entries; i++)
-		set_next(static_cast<u16>(i), static_cast<u16>((i + 1) & (entries - 1)));
-	hca_srq_init(hca(), dev.hca(), pdn, buf_.get(), entries, wqe_shift, &dbrec_);
+		set_next(static_cast<u16>(i), form == HCA_SRQ_LINKED ? static_cast<u16>((i + 1) & (entries - 1)) : 0);
+	hca_srq_init(hca(), dev.hca(), pdn, buf_.get(), entries, wqe_shift, form, &dbrec_);
 }
 
 void Srq::set_next(u16 index, u16 next)
@@ -260,12 +261,14 @@ static void write_scatter(u8 *to, u8 *end, std::span<const Sge> list)
 
 u16 Srq::post(std::span<const Sge> list)
 {
-	if (head_ == tail_)
+	const bool linked = form_ == HCA_SRQ_LINKED;
+	if (linked && head_ == tail_)
 		hca_port_bug("the SRQ is full");
 	u16 index = head_;
 	auto *next = reinterpret_cast<hca_wqe_srq_next *>(wqe(index));
-	head_ = be16_to_cpu(next->next_wqe_index);
-	write_scatter(wqe(index) + sizeof(*next), wqe(index) + (size_t{1} << shift_), list);
+	head_ = linked ? be16_to_cpu(next->next_wqe_index) : static_cast<u16>(index + 1);
+	write_scatter(wqe(index) + (form_ == HCA_SRQ_BARE ? 0 : sizeof(*next)), wqe(index) + (size_t{1} << shift_),
+		      list);
 	smp_wmb();
 	set_posted_record(++posted_ & 0xffff);
 	return index;

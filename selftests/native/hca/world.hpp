@@ -196,16 +196,19 @@ private:
 
 class Srq {
 public:
-	Srq(Device &dev, u32 entries, u8 wqe_shift = 6, u32 pdn = 1);
+	Srq(Device &dev, u32 entries, u8 wqe_shift = 6, u32 pdn = 1, hca_srq_form form = HCA_SRQ_LINKED);
 	Srq(const Srq &) = delete;
 
-	// Index of the WQE; the queue is not full.
+	// Index of the WQE, as completions have it; the queue is not full.
 	u16 post(std::span<const Sge> list);
 	u16 post(const Sge &s) { return post(std::span(&s, 1)); }
-	// A receive completed: its WQE may be used again.
+	// A receive completed: its WQE may be used again. Of a linked queue.
 	void free_wqe(u16 index);
 
-	u8 *wqe(u16 index) { return reinterpret_cast<u8 *>(buf_.get()) + (size_t{index} << shift_); }
+	u8 *wqe(u16 index)
+	{
+		return reinterpret_cast<u8 *>(buf_.get()) + (size_t{index & (entries_ - 1)} << shift_);
+	}
 	void set_next(u16 index, u16 next);
 	void set_posted_record(u32 value)
 	{
@@ -224,6 +227,7 @@ public:
 private:
 	u32 entries_;
 	u8 shift_;
+	hca_srq_form form_;
 	std::unique_ptr<u64[]> buf_;
 	__be32 dbrec_ = 0;
 	Device &dev_;
@@ -404,9 +408,9 @@ public:
 	{
 		return cqs_.emplace_back(d, entries, cqe_size);
 	}
-	Srq &add_srq(Device &d, u32 entries = 64, u8 shift = 6, u32 pdn = 1)
+	Srq &add_srq(Device &d, u32 entries = 64, u8 shift = 6, u32 pdn = 1, hca_srq_form form = HCA_SRQ_LINKED)
 	{
-		return srqs_.emplace_back(d, entries, shift, pdn);
+		return srqs_.emplace_back(d, entries, shift, pdn, form);
 	}
 	Counter &add_counter(Device &d, bool bytes = false) { return counters_.emplace_back(d, bytes); }
 	Qp &add_qp(Device &d, const QpOptions &o) { return qps_.emplace_back(d, o); }
