@@ -267,6 +267,7 @@ const struct uapi_definition tally_devx_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE_NAMED(MLX5_IB_OBJECT_DEVX),
 	UAPI_DEF_CHAIN(tally_devx_obj_defs),
 	UAPI_DEF_CHAIN(tally_devx_umem_defs),
+	UAPI_DEF_CHAIN(tally_devx_events_defs),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &tally_device_methods),
 	{},
 };

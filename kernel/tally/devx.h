@@ -41,6 +41,7 @@ struct tally_devx_type;
  * @type: its kind
  * @id: number, as in the mailboxes
  * @object: the object itself, of the same type as one of this kind that a verb has made
+ * @events: what channels want to know of it, see devx_events.c
  *
  * The handle (ib_core's uobject) owns it: commands hold that for reading, the destruction for writing.
  */
@@ -48,6 +49,7 @@ struct tally_devx_obj {
 	const struct tally_devx_type *type;
 	u32 id;
 	void *object;
+	struct list_head events;
 };
 
 /**
@@ -117,6 +119,16 @@ int tally_devx_answer(struct uverbs_attr_bundle *attrs, u16 attr, u8 status, voi
 
 /* What the device says where the kernel says @err. */
 u8 tally_devx_status(int err);
+
+/* devx_events.c */
+
+/* Tells who wants to know; under any lock of the virtual HCA's.  @type is one of MLX5_EVENT_TYPE_*. */
+void tally_devx_event(const struct tally_devx_obj *obj, u8 type);
+
+/* The object has been destroyed: nothing more happens to it. */
+void tally_devx_events_end(struct tally_devx_obj *obj);
+
+extern const struct uapi_definition tally_devx_events_defs[];
 
 /* devx_obj.c */
 extern const struct uapi_definition tally_devx_obj_defs[];

@@ -118,6 +118,7 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 	MLX5_SET(create_cq_out, cmd->out, cqn, cq->res.number);
 	obj->id = cq->res.number;
 	obj->object = cq;
+	cq->devx = obj;
 	return MLX5_CMD_STAT_OK;
 
 err_memory:

@@ -118,6 +118,7 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 	MLX5_SET(create_dct_out, cmd->out, dctn, qp->ib.qp_num);
 	obj->id = qp->ib.qp_num;
 	obj->object = qp;
+	qp->devx = obj;
 	return MLX5_CMD_STAT_OK;
 
 err_qp:
@@ -161,6 +162,8 @@ static u8 drain(void *object, const struct tally_devx_cmd *cmd)
 	else
 		hca_qp_modify(&qp->hca, HCA_QPS_RTR, &error);
 	mutex_unlock(&qp->lock);
+	if (status == MLX5_CMD_STAT_OK && qp->devx)
+		tally_devx_event(qp->devx, MLX5_EVENT_TYPE_DCT_DRAINED);
 	return status;
 }
 

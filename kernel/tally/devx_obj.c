@@ -91,6 +91,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OBJ_CREATE)(struct uverbs_attr_bun
 	if (!obj)
 		return -ENOMEM;
 
+	INIT_LIST_HEAD(&obj->events);
 	status = create(obj, &cmd);
 	ret = tally_devx_answer(attrs, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, status, cmd.out, cmd.out_len);
 	if (ret) {
@@ -115,6 +116,7 @@ static int devx_obj_free(struct ib_uobject *uobj, enum rdma_remove_reason why, s
 	ret = obj->type->destroy(obj);
 	if (ret)
 		return ret;
+	tally_devx_events_end(obj);
 	kfree(obj);
 	return 0;
 }

@@ -210,6 +210,7 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 	MLX5_SET(create_qp_out, cmd->out, qpn, qp->ib.qp_num);
 	obj->id = qp->ib.qp_num;
 	obj->object = qp;
+	qp->devx = obj;
 	return MLX5_CMD_STAT_OK;
 
 err_qp:

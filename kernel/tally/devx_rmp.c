@@ -104,6 +104,7 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 	MLX5_SET(create_rmp_out, cmd->out, rmpn, srq->res.number);
 	obj->id = srq->res.number;
 	obj->object = srq;
+	srq->devx = obj;
 	return MLX5_CMD_STAT_OK;
 
 err_memory:

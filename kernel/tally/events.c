@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What the virtual HCA asks of its driver, all of it under the HCA's spinlocks: events, and work for the engine. */
+#include <linux/mlx5/device.h>
+#include "devx.h"
 #include "tally.h"
 
 static void cq_event(struct hca_cq *hca)
 {
-	struct ib_cq *cq = &hca_to_tcq(hca)->ib;
+	struct tally_cq *tcq = hca_to_tcq(hca);
+	struct ib_cq *cq = &tcq->ib;
 
-	if (cq->comp_handler)
+	if (tcq->devx)
+		tally_devx_event(tcq->devx, MLX5_EVENT_TYPE_COMP);
+	else if (cq->comp_handler)
 		cq->comp_handler(cq, cq->cq_context);
 }
 
@@ -17,38 +22,49 @@ static void cq_timer(struct hca_cq *hca, u64 ns)
 
 static void cq_error(struct hca_cq *hca)
 {
-	struct ib_cq *cq = &hca_to_tcq(hca)->ib;
+	struct tally_cq *tcq = hca_to_tcq(hca);
+	struct ib_cq *cq = &tcq->ib;
 	struct ib_event event = { .device = cq->device, .event = IB_EVENT_CQ_ERR, .element.cq = cq };
 
-	if (cq->event_handler)
+	if (tcq->devx)
+		tally_devx_event(tcq->devx, MLX5_EVENT_TYPE_CQ_ERROR);
+	else if (cq->event_handler)
 		cq->event_handler(&event, cq->cq_context);
 }
 
 static void srq_limit(struct hca_srq *hca)
 {
-	struct ib_srq *srq = &hca_to_tsrq(hca)->ib;
+	struct tally_srq *tsrq = hca_to_tsrq(hca);
+	struct ib_srq *srq = &tsrq->ib;
 	struct ib_event event = { .device = srq->device, .event = IB_EVENT_SRQ_LIMIT_REACHED, .element.srq = srq };
 
-	if (srq->event_handler)
+	if (tsrq->devx)
+		tally_devx_event(tsrq->devx, MLX5_EVENT_TYPE_SRQ_RQ_LIMIT);
+	else if (srq->event_handler)
 		srq->event_handler(&event, srq->srq_context);
 }
 
 static void qp_event(struct hca_qp *hca, enum hca_event what)
 {
-	static const enum ib_event_type types[] = {
-		[HCA_EVENT_QP_FATAL]	  = IB_EVENT_QP_FATAL,
-		[HCA_EVENT_QP_REQ_ERR]	  = IB_EVENT_QP_REQ_ERR,
-		[HCA_EVENT_QP_ACCESS_ERR] = IB_EVENT_QP_ACCESS_ERR,
-		[HCA_EVENT_QP_LAST_WQE]	  = IB_EVENT_QP_LAST_WQE_REACHED,
-		[HCA_EVENT_COMM_EST]	  = IB_EVENT_COMM_EST,
-		[HCA_EVENT_SQ_DRAINED]	  = IB_EVENT_SQ_DRAINED,
+	static const struct {
+		enum ib_event_type ib;
+		u8 mlx5;
+	} types[] = {
+		[HCA_EVENT_QP_FATAL]	  = { IB_EVENT_QP_FATAL, MLX5_EVENT_TYPE_WQ_CATAS_ERROR },
+		[HCA_EVENT_QP_REQ_ERR]	  = { IB_EVENT_QP_REQ_ERR, MLX5_EVENT_TYPE_WQ_INVAL_REQ_ERROR },
+		[HCA_EVENT_QP_ACCESS_ERR] = { IB_EVENT_QP_ACCESS_ERR, MLX5_EVENT_TYPE_WQ_ACCESS_ERROR },
+		[HCA_EVENT_QP_LAST_WQE]	  = { IB_EVENT_QP_LAST_WQE_REACHED, MLX5_EVENT_TYPE_SRQ_LAST_WQE },
+		[HCA_EVENT_COMM_EST]	  = { IB_EVENT_COMM_EST, MLX5_EVENT_TYPE_COMM_EST },
+		[HCA_EVENT_SQ_DRAINED]	  = { IB_EVENT_SQ_DRAINED, MLX5_EVENT_TYPE_SQ_DRAINED },
 	};
 	struct tally_qp *qp = hca_to_tqp(hca);
-	struct ib_event event = { .device = qp->ib.device, .event = types[what], .element.qp = &qp->ib };
+	struct ib_event event = { .device = qp->ib.device, .event = types[what].ib, .element.qp = &qp->ib };
 
 	if (what == HCA_EVENT_SQ_DRAINED && !READ_ONCE(qp->sqd_notify))
 		return;
-	if (qp->ib.event_handler)
+	if (qp->devx)
+		tally_devx_event(qp->devx, types[what].mlx5);
+	else if (qp->ib.event_handler)
 		qp->ib.event_handler(&event, qp->ib.qp_context);
 }
 

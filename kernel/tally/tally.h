@@ -305,6 +305,7 @@ struct tally_mw {
 /**
  * struct tally_cq - a completion queue
  * @ib: what ib_core knows of it; zeroed in one that a command has made
+ * @devx: the command's object, or NULL
  * @hca: the queue itself
  * @res: its number
  * @ctx: whose it is
@@ -317,6 +318,7 @@ struct tally_mw {
  */
 struct tally_cq {
 	struct ib_cq ib;
+	const struct tally_devx_obj *devx;
 	struct hca_cq hca;
 	struct tally_res res;
 	struct tally_ucontext *ctx;
@@ -331,6 +333,7 @@ struct tally_cq {
 /**
  * struct tally_srq - a shared receive queue
  * @ib: what ib_core knows of it; zeroed in one that a command has made
+ * @devx: the command's object, or NULL
  * @hca: the queue itself
  * @res: its number
  * @ctx: whose it is
@@ -340,6 +343,7 @@ struct tally_cq {
  */
 struct tally_srq {
 	struct ib_srq ib;
+	const struct tally_devx_obj *devx;
 	struct hca_srq hca;
 	struct tally_res res;
 	struct tally_ucontext *ctx;
@@ -351,6 +355,7 @@ struct tally_srq {
 /**
  * struct tally_qp - a queue pair
  * @ib: what ib_core knows of it; of one that a command has made, only the device and the number are set
+ * @devx: the command's object, or NULL
  * @hca: the queues and the state
  * @work: its place in the engine
  * @bfreg: its doorbell register
@@ -369,6 +374,7 @@ struct tally_srq {
  */
 struct tally_qp {
 	struct ib_qp ib;
+	const struct tally_devx_obj *devx;
 	struct hca_qp hca;
 	struct tally_work work;
 	struct tally_bfreg *bfreg;

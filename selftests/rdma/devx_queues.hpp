@@ -421,4 +421,42 @@ class Dct {
 	}
 };
 
+inline uint32_t pdn_of(ibv_pd *pd)
+{
+	mlx5dv_pd dv{};
+	mlx5dv_obj obj{};
+	obj.pd = {pd, &dv};
+	must(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD), "mlx5dv_init_obj");
+	return dv.pdn;
+}
+
+// Memory, a domain and two CQs.
+struct Base {
+	Pd pd;
+	uint32_t pdn;
+	Memory mem;
+	Queue scq, rcq;
+
+	explicit Base(const Context &c)
+	    : pd(rdma::alloc_pd(c)), pdn(pdn_of(pd.get())), mem(pd.get(), 1 << 18), scq(c), rcq(c)
+	{
+	}
+};
+
+// With a QP, of whatever type.
+struct Node : Base {
+	Qp qp;
+
+	explicit Node(const Context &c, const QpShape &s = {}) : Base(c), qp(c, pdn, scq, rcq, s) {}
+	uint8_t sent()
+	{
+		qp.ring();
+		auto *cqe = scq.next();
+		if (!cqe)
+			fail("no completion", ETIMEDOUT);
+		scq.consumed();
+		return cqe->op_own >> 4 == MLX5_CQE_REQ ? 0 : reinterpret_cast<volatile mlx5_err_cqe *>(cqe)->syndrome;
+	}
+};
+
 } // namespace rdma::devx

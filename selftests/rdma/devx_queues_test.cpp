@@ -9,18 +9,10 @@
 
 using namespace rdma;
 using devx::Mailbox;
+using devx::pdn_of;
 using devx::Queue;
 
 namespace {
-
-uint32_t pdn_of(ibv_pd *pd)
-{
-	mlx5dv_pd dv{};
-	mlx5dv_obj obj{};
-	obj.pd = {pd, &dv};
-	must(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD), "mlx5dv_init_obj");
-	return dv.pdn;
-}
 
 // A QP with its CQs and memory; regions are the verbs'.
 struct End {

@@ -6,51 +6,12 @@
 #include <algorithm>
 
 using namespace rdma;
+using devx::Base;
 using devx::Mailbox;
-using devx::Queue;
+using devx::Node;
 using devx::Rmp;
 
 namespace {
-
-using Ah = std::unique_ptr<ibv_ah, Deleter<ibv_destroy_ah>>;
-
-uint32_t pdn_of(ibv_pd *pd)
-{
-	mlx5dv_pd dv{};
-	mlx5dv_obj obj{};
-	obj.pd = {pd, &dv};
-	must(mlx5dv_init_obj(&obj, MLX5DV_OBJ_PD), "mlx5dv_init_obj");
-	return dv.pdn;
-}
-
-// Memory, a domain and two CQs.
-struct Base {
-	Pd pd;
-	uint32_t pdn;
-	Memory mem;
-	Queue scq, rcq;
-
-	explicit Base(const Context &c)
-	    : pd(alloc_pd(c)), pdn(pdn_of(pd.get())), mem(pd.get(), 1 << 18), scq(c), rcq(c)
-	{
-	}
-};
-
-// With a QP, of whatever type.
-struct Node : Base {
-	devx::Qp qp;
-
-	explicit Node(const Context &c, const devx::QpShape &s = {}) : Base(c), qp(c, pdn, scq, rcq, s) {}
-	uint8_t sent()
-	{
-		qp.ring();
-		auto *cqe = scq.next();
-		if (!cqe)
-			fail("no completion", ETIMEDOUT);
-		scq.consumed();
-		return cqe->op_own >> 4 == MLX5_CQE_REQ ? 0 : reinterpret_cast<volatile mlx5_err_cqe *>(cqe)->syndrome;
-	}
-};
 
 // Where a request to @qpn goes, with @key as Q_Key or as DC access key.
 class Address {
@@ -182,7 +143,7 @@ KTEST(devx_rmp, "a limit is armed by a command, on a queue of the verbs', too, a
 {
 	Context c;
 	Pd pd = alloc_pd(c);
-	Rmp rmp(c, pdn_of(pd.get()));
+	Rmp rmp(c, devx::pdn_of(pd.get()));
 	auto limit = [&] {
 		Mailbox m = rmp.looked_at();
 		return DEVX_GET(rmp_mailbox, m.out.data(), rmpc.wq.lwm);
@@ -226,7 +187,7 @@ KTEST(devx_rmp, "a pool that makes no sense is refused, and says why")
 {
 	Context c, other;
 	Pd pd = alloc_pd(c), foreign = alloc_pd(other), more = alloc_pd(other);
-	Rmp rmp(c, pdn_of(pd.get()));
+	Rmp rmp(c, devx::pdn_of(pd.get()));
 	auto refused = [&](auto &&wrong) {
 		Mailbox m = rmp.request();
 		wrong(m.in.data());
@@ -248,7 +209,7 @@ KTEST(devx_rmp, "a pool that makes no sense is refused, and says why")
 	EXPECT_EQ(refused([](void *m) { DEVX_SET(rmp_mailbox, m, rmpc.wq.log_wq_sz, 31); }), devx::BAD_PARAM);
 	EXPECT_EQ(refused([](void *m) { DEVX_SET(rmp_mailbox, m, rmpc.wq.log_wq_sz, 8); }), devx::BAD_PARAM);
 	EXPECT_EQ(refused([](void *m) { DEVX_SET(rmp_mailbox, m, rmpc.wq.pd, 0); }), devx::BAD_RES);
-	EXPECT_EQ(refused([&](void *m) { DEVX_SET(rmp_mailbox, m, rmpc.wq.pd, pdn_of(more.get())); }), devx::BAD_RES);
+	EXPECT_EQ(refused([&](void *m) { DEVX_SET(rmp_mailbox, m, rmpc.wq.pd, devx::pdn_of(more.get())); }), devx::BAD_RES);
 	EXPECT_EQ(refused([](void *m) { DEVX_SET(rmp_mailbox, m, rmpc.wq.wq_umem_id, 0); }), devx::BAD_RES);
 	EXPECT_EQ(refused([](void *m) { DEVX_SET(rmp_mailbox, m, rmpc.wq.dbr_umem_id, 0); }), devx::BAD_RES);
 	EXPECT_EQ(refused([](void *m) { DEVX_SET64(rmp_mailbox, m, rmpc.wq.wq_umem_offset, 8); }), devx::BAD_PARAM);
