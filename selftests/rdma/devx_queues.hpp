@@ -459,4 +459,54 @@ struct Node : Base {
 	}
 };
 
+// Where a request to @qpn goes, with @key as Q_Key or as DC access key.
+class Address {
+      public:
+	Address(const Context &c, ibv_pd *pd)
+	{
+		ibv_ah_attr a = address(c, c.gid());
+		ah_ = own<Ah>(ibv_create_ah(pd, &a), "create_ah");
+		mlx5dv_ah dv{};
+		mlx5dv_obj obj{};
+		obj.ah = {ah_.get(), &dv};
+		must(mlx5dv_init_obj(&obj, MLX5DV_OBJ_AH), "mlx5dv_init_obj");
+		av_ = *dv.av;
+	}
+	const mlx5_wqe_av *to(uint32_t qpn, uint64_t key, bool dc)
+	{
+		if (dc) {
+			av_.key.dc_key = htobe64(key);
+		} else {
+			av_.key.qkey.qkey = htobe32(static_cast<uint32_t>(key));
+			av_.key.qkey.reserved = 0;
+		}
+		av_.dqp_dct = htobe32(qpn | MLX5_EXTENDED_UD_AV);
+		return &av_;
+	}
+
+      private:
+	Ah ah_;
+	mlx5_wqe_av av_{};
+};
+
+// An initiator of DC.
+struct Initiator : Node {
+	Address where;
+
+	explicit Initiator(const Context &c) : Node(c, {6, 0, 0, DCI}), where(c, pd.get())
+	{
+		must(qp.apply(qp.rst2init()), "RST2INIT");
+		must(qp.apply(qp.init2rtr(0)), "INIT2RTR");
+		must(qp.apply(qp.rtr2rts()), "RTR2RTS");
+		mem.pattern(1);
+	}
+	// Writes from here to the same place there; the syndrome.
+	uint8_t write(uint32_t dctn, const Memory &to, size_t at, size_t len, uint64_t key = Dct::key)
+	{
+		qp.write_wqe(MLX5_OPCODE_RDMA_WRITE, mem.sge(at, len), to.addr(at), to.rkey(), 0,
+			     where.to(dctn, key, true));
+		return sent();
+	}
+};
+
 } // namespace rdma::devx

@@ -6,42 +6,14 @@
 #include <algorithm>
 
 using namespace rdma;
+using devx::Address;
 using devx::Base;
+using devx::Initiator;
 using devx::Mailbox;
 using devx::Node;
 using devx::Rmp;
 
 namespace {
-
-// Where a request to @qpn goes, with @key as Q_Key or as DC access key.
-class Address {
-      public:
-	Address(const Context &c, ibv_pd *pd)
-	{
-		ibv_ah_attr a = address(c, c.gid());
-		ah_ = own<Ah>(ibv_create_ah(pd, &a), "create_ah");
-		mlx5dv_ah dv{};
-		mlx5dv_obj obj{};
-		obj.ah = {ah_.get(), &dv};
-		must(mlx5dv_init_obj(&obj, MLX5DV_OBJ_AH), "mlx5dv_init_obj");
-		av_ = *dv.av;
-	}
-	const mlx5_wqe_av *to(uint32_t qpn, uint64_t key, bool dc)
-	{
-		if (dc) {
-			av_.key.dc_key = htobe64(key);
-		} else {
-			av_.key.qkey.qkey = htobe32(static_cast<uint32_t>(key));
-			av_.key.qkey.reserved = 0;
-		}
-		av_.dqp_dct = htobe32(qpn | MLX5_EXTENDED_UD_AV);
-		return &av_;
-	}
-
-      private:
-	Ah ah_;
-	mlx5_wqe_av av_{};
-};
 
 struct Target : Base {
 	Rmp rmp;
@@ -53,23 +25,10 @@ struct Target : Base {
 	}
 };
 
-struct Initiator : Node {
-	Address where;
-
-	explicit Initiator(const Context &c) : Node(c, {6, 0, 0, devx::DCI}), where(c, pd.get())
-	{
-		must(qp.apply(qp.rst2init()), "RST2INIT");
-		must(qp.apply(qp.init2rtr(0)), "INIT2RTR");
-		must(qp.apply(qp.rtr2rts()), "RTR2RTS");
-		mem.pattern(1);
-	}
-	uint8_t write(const Target &t, size_t at, size_t len, uint64_t key = devx::Dct::key)
-	{
-		qp.write_wqe(MLX5_OPCODE_RDMA_WRITE, mem.sge(at, len), t.mem.addr(at), t.mem.rkey(), 0,
-			     where.to(t.dct.number, key, true));
-		return sent();
-	}
-};
+uint8_t write(Initiator &i, const Target &t, size_t at, size_t len, uint64_t key = devx::Dct::key)
+{
+	return i.write(t.dct.number, t.mem, at, len, key);
+}
 
 // ---- pools of receives ----
 
@@ -237,7 +196,7 @@ KTEST(devx_dc, "WRITE, SEND and READ of an initiator reach a target, both made b
 
 		// Requests of two slots, so that some wrap in the ring of 64.
 		for (unsigned k = 0; k < 100; k++) {
-			ASSERT_EQ(i.write(t, k, 3000), 0) << k;
+			ASSERT_EQ(write(i, t, k, 3000), 0) << k;
 			ASSERT_EQ(std::memcmp(t.mem.data() + k, i.mem.data() + k, 3000), 0);
 		}
 		for (unsigned k = 0; k < 40; k++) {
@@ -281,12 +240,12 @@ KTEST(devx_dc, "a target says what it is, and is drained once")
 	EXPECT_EQ(DEVX_GET(dct_mailbox, o, dctc.my_addr_index), static_cast<uint32_t>(c.gid_index()));
 	EXPECT_EQ(DEVX_GET64(dct_mailbox, o, dctc.dc_access_key), devx::Dct::key);
 
-	EXPECT_EQ(i.write(t, 0, 100), 0);
+	EXPECT_EQ(write(i, t, 0, 100), 0);
 	EXPECT_EQ(t.dct.drain(), devx::OK);
 	EXPECT_EQ(DEVX_GET(dct_mailbox, t.dct.looked_at().out.data(), dctc.state), 2u);
 	EXPECT_EQ(t.dct.drain(), devx::BAD_RES_STATE);
 	t.mem.fill(0);
-	EXPECT_NE(late.write(t, 0, 100), 0);
+	EXPECT_NE(write(late, t, 0, 100), 0);
 	EXPECT_EQ(std::count(t.mem.data(), t.mem.data() + 100, 0), 100);
 	// What it stands on is needed as long as it is there.
 	EXPECT_EQ(devx::destroy(t.rmp.obj), EBUSY);
@@ -302,7 +261,7 @@ KTEST(devx_dc, "a wrong access key is refused")
 	Initiator i(c);
 
 	t.mem.fill(0);
-	EXPECT_EQ(i.write(t, 0, 100, devx::Dct::key + 1), MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR);
+	EXPECT_EQ(write(i, t, 0, 100, devx::Dct::key + 1), MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR);
 	EXPECT_EQ(std::count(t.mem.data(), t.mem.data() + 100, 0), 100);
 }
 

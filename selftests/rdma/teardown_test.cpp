@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Whatever order things end in, nothing is left and nobody hangs.  Needs root: links are added and deleted.
+#include "devx_queues.hpp"
+#include "dv.hpp"
 #include "ktap.hpp"
-#include "verbs.hpp"
 
 #include <csignal>
 #include <cstdio>
+#include <fcntl.h>
 #include <memory>
 #include <sstream>
 #include <sys/wait.h>
@@ -94,6 +96,58 @@ void attach(ibv_qp *qp, ibv_comp_cntr *k, uint32_t ops)
 	}
 }
 
+// What mlx5 has beside the verbs that every device has, and what commands make, with traffic over DC without end.
+[[noreturn]] void busy_mlx5_child(int ready, const std::string &dev)
+{
+	try {
+		Context c(dev);
+		Pd pd = alloc_pd(c);
+		Cq cq = create_cq(c);
+		mlx5dv_mkey_init_attr ka{};
+		ka.pd = pd.get();
+		ka.max_entries = 16;
+		ka.create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT;
+		ibv_alloc_dm_attr da{};
+		da.length = 8192;
+		ibv_dm *dm = ibv_alloc_dm(c.get(), &da);
+		ibv_xrcd_init_attr xa{};
+		xa.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+		xa.fd = -1;
+		xa.oflags = O_CREAT;
+		ibv_qp_init_attr_ex ta{};
+		ta.qp_type = IBV_QPT_XRC_RECV;
+		ta.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+		ta.xrcd = ibv_open_xrcd(c.get(), &xa);
+		QpOptions ud;
+		ud.type = IBV_QPT_UD;
+		Qp member = create_qp(pd.get(), cq.get(), cq.get(), ud);
+		ibv_gid group{};
+		group.raw[0] = 0xff;
+		group.raw[1] = 0x0e;
+		group.raw[15] = 0x55;
+		const mlx5dv_devx_create_event_channel_flags data{};
+		mlx5dv_devx_event_channel *ch = mlx5dv_devx_create_event_channel(c.get(), data);
+		if (!mlx5dv_create_mkey(&ka) || !ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2) || !ibv_alloc_null_mr(pd.get()) ||
+		    !dm || !ibv_reg_dm_mr(pd.get(), dm, 0, 4096, all_access | IBV_ACCESS_ZERO_BASED) || !ta.xrcd ||
+		    !ibv_create_qp_ex(c.get(), &ta) || ibv_attach_mcast(member.get(), &group, 0) || !ch)
+			fail("an object");
+
+		devx::Base to(c);
+		devx::Rmp rmp(c, to.pdn, {devx::Form::cyclic});
+		devx::Dct dct(c, to.pdn, to.rcq, rmp);
+		devx::Initiator from(c);
+		uint16_t comp[] = {0};
+		must(mlx5dv_devx_subscribe_devx_event(ch, from.scq.obj.get(), sizeof(comp), comp, 1), "subscribe");
+		for (bool told = false;; told = told || write(ready, "x", 1) == 1) {
+			from.scq.arm();
+			if (from.write(dct.number, to.mem, 0, to.mem.size()))
+				_exit(1);
+		}
+	} catch (const std::exception &) {
+		_exit(1);
+	}
+}
+
 // Starts a child and waits until it is in full swing.
 pid_t start(void (*body)(int, const std::string &), const std::string &dev)
 {
@@ -120,6 +174,20 @@ KTEST(teardown, "a process that is killed in the middle of its traffic leaves no
 {
 	for (int i = 0; i < 10; i++) {
 		const pid_t pid = start(busy_child, device_name());
+		usleep(1000 * i);
+		kill(pid, SIGKILL);
+		int status;
+		ASSERT_EQ(waitpid(pid, &status, 0), pid);
+		EXPECT_TRUE(WIFSIGNALED(status)) << "it ended by itself";
+	}
+	EXPECT_TRUE(eventually([] { return nothing_left(device_name()); }))
+	    << output("rdma resource show " + device_name());
+}
+
+KTEST(teardown, "a process that is killed with objects of every kind of mlx5's, in the middle of its traffic, leaves nothing")
+{
+	for (int i = 0; i < 5; i++) {
+		const pid_t pid = start(busy_mlx5_child, device_name());
 		usleep(1000 * i);
 		kill(pid, SIGKILL);
 		int status;
@@ -246,6 +314,45 @@ KTEST(teardown, "a link is deleted under a waiter, whose wait ends with ENODEV")
 	ASSERT_EQ(waitpid(pid, &status, 0), pid);
 	EXPECT_TRUE(WIFEXITED(status));
 	EXPECT_EQ(WEXITSTATUS(status), 42) << strerror(WEXITSTATUS(status));
+}
+
+KTEST(teardown, "a link is deleted under a process with objects of every kind of mlx5's")
+{
+	Link link;
+	const pid_t pid = start(
+	    [](int ready, const std::string &dev) {
+		    alarm(5);
+		    busy_mlx5_child(ready, dev);
+	    },
+	    link.name);
+	EXPECT_TRUE(link.remove());
+	int status;
+	EXPECT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_FALSE(WIFSIGNALED(status) && (WTERMSIG(status) == SIGBUS || WTERMSIG(status) == SIGSEGV));
+}
+
+KTEST(teardown, "a link is deleted under a reader of events, who reads EIO from then on")
+{
+	Link link;
+	const pid_t pid = start(
+	    [](int ready, const std::string &dev) {
+		    Context c(dev);
+		    const mlx5dv_devx_create_event_channel_flags data{};
+		    mlx5dv_devx_event_channel *ch = mlx5dv_devx_create_event_channel(c.get(), data);
+		    uint8_t event[72];
+		    (void)!write(ready, "x", 1);
+		    for (int i = 0; i < 2; i++)
+			    if (!ch || read(ch->fd, event, sizeof(event)) != -1 || errno != EIO)
+				    _exit(1);
+		    _exit(42);
+	    },
+	    link.name);
+	usleep(100000);
+	EXPECT_TRUE(link.remove());
+	int status;
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(WEXITSTATUS(status), 42);
 }
 
 KTEST(teardown, "a link is deleted while the process that used it holds everything open, and it may clean up later")
