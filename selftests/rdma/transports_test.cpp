@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Transports other than RC, through the library: UC, UD with multicast, XRC and DC.
+#include "counter.hpp"
 #include "dv.hpp"
 
 #include <algorithm>
@@ -322,7 +323,7 @@ struct Xrc {
 	XrcSrq first, second;
 	Qp target;
 
-	explicit Xrc(Context &ctx)
+	explicit Xrc(Context &ctx, const Counter *sends = nullptr)
 	    : c(ctx), a(ctx, of_type(IBV_QPT_XRC_SEND)), pd(alloc_pd(ctx)), xrcd(open(ctx)), first(ctx, pd.get(), xrcd.get()),
 	      second(ctx, pd.get(), xrcd.get())
 	{
@@ -331,6 +332,8 @@ struct Xrc {
 		t.comp_mask = IBV_QP_INIT_ATTR_XRCD;
 		t.xrcd = xrcd.get();
 		target = own<Qp>(ibv_create_qp_ex(c.get(), &t), "create_qp_ex");
+		if (sends)
+			must(sends->attach(a.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND), "attach");
 		QpOptions from = of_type(IBV_QPT_XRC_SEND), to = of_type(IBV_QPT_XRC_RECV);
 		must(to_init(a.qp.get(), from), "init");
 		must(to_init(target.get(), to), "init target");
@@ -401,6 +404,22 @@ KTEST(xrc, "a shared queue that does not exist is a remote error")
 	Xrc x(c);
 	EXPECT_EQ(x.send(0xfffff0, 0, 8), IBV_WC_REM_INV_REQ_ERR);
 	EXPECT_EQ(state_of(x.a.qp.get()), IBV_QPS_ERR);
+}
+
+KTEST(xrc, "requests count at the initiator, those that fail as errors")
+{
+	Context c;
+	Counter sent(c);
+	Xrc x(c, &sent);
+
+	for (int i = 0; i < 3; i++) {
+		post_srq_recv(x.first.srq.get(), {x.first.mem.sge(0, 100)});
+		EXPECT_EQ(x.send(x.first.number, 0, 100), IBV_WC_SUCCESS);
+	}
+	EXPECT_TRUE(sent.becomes(3));
+	EXPECT_EQ(x.send(0xfffff0, 0, 8), IBV_WC_REM_INV_REQ_ERR);
+	EXPECT_TRUE(sent.becomes(3, 1));
+	x.a.qp.reset();
 }
 
 // ---- DC ----
@@ -517,6 +536,38 @@ KTEST(dc, "WRITE, SEND, READ and atomics of an initiator reach a target")
 		}), IBV_WC_SUCCESS);
 	EXPECT_EQ(i.mem.data()[0], 21);
 	EXPECT_EQ(t.mem.data()[0], 42);
+}
+
+KTEST(dc, "requests count at the initiator, and what they do at the target")
+{
+	Context c;
+	Counter sent(c), written(c), received(c);
+	{
+		Dct t(c);
+		must(received.attach(t.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_RECV), "attach");
+		must(written.attach(t.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE), "attach");
+		t.start(c);
+		Dci i(c), other(c);
+		must(to_reset(i.qp.get()), "reset");
+		must(sent.attach(i.qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND | IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE), "attach");
+		const QpOptions o = dv_options(0, every_send_op, IBV_QPT_DRIVER);
+		must(to_init(i.qp.get(), o), "init");
+		must(to_rtr(i.qp.get(), c, c.gid(), 0, o), "rtr");
+		must(to_rts(i.qp.get(), o), "rts");
+
+		for (size_t k = 0; k < 3; k++)
+			EXPECT_EQ(i.write(t, k, 5000), IBV_WC_SUCCESS);
+		EXPECT_EQ(other.write(t, 0, 8), IBV_WC_SUCCESS);
+		post_srq_recv(t.srq.get(), {t.mem.sge(0, 100)});
+		EXPECT_EQ(i.to(t.qp->qp_num, dc_key, i.mem.sge(0, 100), [](ibv_qp_ex *e) { ibv_wr_send(e); }),
+			  IBV_WC_SUCCESS);
+		EXPECT_TRUE(sent.becomes(4));
+		EXPECT_TRUE(written.becomes(4));
+		EXPECT_TRUE(received.becomes(1));
+		EXPECT_EQ(i.write(t, 0, 8, -1, 0x100), IBV_WC_REM_ACCESS_ERR);
+		EXPECT_TRUE(sent.becomes(4, 1));
+		EXPECT_TRUE(written.becomes(4, 1));
+	}
 }
 
 KTEST(dc, "a wrong access key, or no such target, is a remote error, and nothing is written")
