@@ -80,6 +80,10 @@ void add_copy(CLI::App &app)
 	copy->add_option("--ring", args->ring, "Bytes of the receiver's ring")
 		->transform(CLI::AsSizeValue(false))
 		->default_str("4M");
+	auto *unhashed = copy->add_flag(
+		"!--no-hash", args->options.hashed,
+		"Do not compare the SHA-256 of both ends, which takes longer than the copy; only the number of bytes");
+	listen->excludes(unhashed);
 	copy->add_flag("-q,--quiet", args->options.quiet, "No progress bar");
 
 	copy->callback([args] {

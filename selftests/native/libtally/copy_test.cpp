@@ -47,7 +47,8 @@ std::string noise(std::size_t size)
 class copy : public testing::Test {
     protected:
 	// Runs both ends, the receiver in a thread of its own.
-	void run(const std::string &from, const std::string &to, std::optional<std::uint64_t> size = std::nullopt)
+	void run(const std::string &from, const std::string &to, std::optional<std::uint64_t> size = std::nullopt,
+		 bool hashed = true)
 	{
 		int ends[2];
 		ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -57,7 +58,9 @@ class copy : public testing::Test {
 				destination file(to, "name");
 				memory_path path(wire, false);
 				progress bar(std::nullopt, false);
-				return receive_file(file, path, control, wire.ring, 0644, bar);
+				wire::hello peer;
+				peer.hashed = hashed;
+				return receive_file(file, path, control, this->wire.ring, peer, bar);
 			});
 		});
 		{
@@ -66,7 +69,7 @@ class copy : public testing::Test {
 				source file(from, size);
 				memory_path path(wire, true);
 				progress bar(file.size(), false);
-				return send_file(file, path, control, wire.ring, bar);
+				return send_file(file, path, control, wire.ring, hashed, bar);
 			});
 		}
 		other.join();
@@ -113,6 +116,17 @@ TEST_F(copy, of_a_part_is_that_part)
 	run(folder / "a", folder / "b", 2000);
 	expect_failure(exit_status::ok, exit_status::ok);
 	EXPECT_EQ(read_file(folder / "b"), contents.substr(0, 2000));
+}
+
+TEST_F(copy, without_a_hash_is_compared_by_its_size)
+{
+	const auto contents = noise(5000);
+	write_file(folder / "a", contents);
+	run(folder / "a", folder / "b", std::nullopt, false);
+	expect_failure(exit_status::ok, exit_status::ok);
+	EXPECT_EQ(read_file(folder / "b"), contents);
+	EXPECT_FALSE(sender.result.hashed || receiver.result.hashed);
+	EXPECT_EQ(sender.result.sender.hash, sha256{});
 }
 
 TEST_F(copy, of_something_without_a_size_ends_with_it)
@@ -202,7 +216,7 @@ TEST_F(half_a_copy, a_sender_whose_receiver_dies_ends_soon)
 		source file(folder / "a", std::nullopt);
 		memory_path path(wire, true);
 		progress bar(file.size(), false);
-		return send_file(file, path, control, wire.ring, bar);
+		return send_file(file, path, control, wire.ring, true, bar);
 	});
 	death.join();
 	EXPECT_EQ(sender.status, exit_status::peer_lost);
@@ -221,7 +235,7 @@ TEST_F(half_a_copy, a_receiver_whose_sender_dies_ends_soon_and_leaves_nothing)
 		destination file(folder / "b", "");
 		memory_path path(wire, false);
 		progress bar(std::nullopt, false);
-		return receive_file(file, path, control, wire.ring, 0644, bar);
+		return receive_file(file, path, control, this->wire.ring, wire::hello{}, bar);
 	});
 	death.join();
 	EXPECT_EQ(receiver.status, exit_status::peer_lost);
@@ -238,7 +252,7 @@ TEST_F(half_a_copy, a_broken_transfer_is_explained_by_the_peers_death)
 		source file(folder / "a", std::nullopt);
 		memory_path path(wire, true);
 		progress bar(file.size(), false);
-		return send_file(file, path, control, wire.ring, bar);
+		return send_file(file, path, control, wire.ring, true, bar);
 	});
 	EXPECT_EQ(sender.status, exit_status::peer_lost);
 }

@@ -204,9 +204,9 @@ TEST(destination_device, that_is_full_says_so)
 
 TEST(hash, is_SHA_256)
 {
-	digest empty;
+	digest empty(true);
 	EXPECT_EQ(to_hex(empty.finish()), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-	digest abc;
+	digest abc(true);
 	abc.update(bytes_of("a"));
 	abc.update(bytes_of("bc"));
 	EXPECT_EQ(to_hex(abc.finish()), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -26,6 +26,7 @@ wire::hello some_hello()
 	m.ring = {.slots = 16, .chunk = 65536};
 	m.size = 1 << 30;
 	m.mode = 0750;
+	m.hashed = false;
 	return m;
 }
 
@@ -99,7 +100,7 @@ TEST(wire, a_stranger_is_recognized_by_his_first_bytes)
 TEST(wire, another_version_or_type_is_refused)
 {
 	auto arrived = wire::encode(wire::ready{});
-	arrived[5] = std::byte{2};
+	arrived[5] = std::byte{wire::version + 1};
 	EXPECT_EQ(status_of(arrived), exit_status::connection);
 	arrived = wire::encode(wire::ready{});
 	arrived[7] = std::byte{5};
@@ -144,6 +145,9 @@ TEST(wire, an_impossible_hello_is_refused)
 	EXPECT_TRUE(refused([](auto &m) { m.ring.slots = 0; }));
 	EXPECT_TRUE(refused([](auto &m) { m.ring = {UINT32_MAX, UINT32_MAX}; }));
 	EXPECT_TRUE(refused([](auto &m) { m.mode = 04755; }));
+	auto unhashed = wire::encode(some_hello());
+	unhashed.back() = std::byte{2};
+	EXPECT_EQ(status_of(unhashed), exit_status::connection);
 }
 
 TEST(wire, a_complaint_brings_no_control_characters_to_the_terminal)

@@ -15,6 +15,7 @@ struct copy_options {
 	std::optional<std::uint64_t> size;
 	ring_geometry ring{.slots = 16, .chunk = 256 << 10};
 	bool quiet = false;
+	bool hashed = true;
 };
 
 // From a file to a file, by two processes of this machine.  These throw failure.

@@ -29,20 +29,25 @@ void digest::deleter::operator()(evp_md_ctx_st *state) const noexcept
 	EVP_MD_CTX_free(state);
 }
 
-digest::digest() : state_(EVP_MD_CTX_new())
+digest::digest(bool wanted)
 {
+	if (!wanted)
+		return;
+	state_.reset(EVP_MD_CTX_new());
 	check(state_ ? EVP_DigestInit_ex(state_.get(), EVP_sha256(), nullptr) : 0);
 }
 
 void digest::update(std::span<const std::byte> bytes)
 {
-	check(EVP_DigestUpdate(state_.get(), bytes.data(), bytes.size()));
+	if (state_)
+		check(EVP_DigestUpdate(state_.get(), bytes.data(), bytes.size()));
 }
 
 sha256 digest::finish()
 {
 	sha256 hash{};
-	check(EVP_DigestFinal_ex(state_.get(), reinterpret_cast<unsigned char *>(hash.data()), nullptr));
+	if (state_)
+		check(EVP_DigestFinal_ex(state_.get(), reinterpret_cast<unsigned char *>(hash.data()), nullptr));
 	return hash;
 }
 

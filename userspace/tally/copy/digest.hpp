@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// SHA-256 of what has passed by.
+// SHA-256 of what has passed by, or nothing if that is not wanted.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ std::string to_hex(const sha256 &hash);
 
 class digest {
     public:
-	digest();
+	explicit digest(bool wanted);
 
 	void update(std::span<const std::byte> bytes);
 
-	// The hash of everything so far; ends it.
+	// The hash of everything so far, zero without one; ends it.
 	sha256 finish();
 
     private:

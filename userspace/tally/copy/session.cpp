@@ -56,11 +56,12 @@ outcome run_sender(control_channel &control, source &from, const copy_options &o
 		auto hello = path.describe();
 		hello.size = from.size().value_or(wire::size_unknown);
 		hello.mode = from.mode();
+		hello.hashed = options.hashed;
 		control.send(hello);
 		connect(path, control, peer);
 
 		progress bar(from.size(), !options.quiet);
-		return send_file(from, path, control, peer.ring, bar);
+		return send_file(from, path, control, peer.ring, options.hashed, bar);
 	});
 }
 
@@ -78,17 +79,18 @@ outcome run_receiver(control_channel &control, destination &to, const copy_optio
 
 		progress bar(peer.size == wire::size_unknown ? std::nullopt : std::optional{peer.size},
 			     show_progress && !options.quiet);
-		return receive_file(to, path, control, options.ring, peer.mode, bar);
+		return receive_file(to, path, control, options.ring, peer, bar);
 	});
 }
 
 void print_outcome(const outcome &result)
 {
-	const auto &[sender, receiver, seconds] = result;
+	const auto &[sender, receiver, hashed, seconds] = result;
 	fmt::print("copied {} bytes in {} chunks, {:.3f} s: {}/s\n", sender.bytes, sender.chunks, seconds,
 		   human_bytes(seconds > 0 ? static_cast<double>(sender.bytes) / seconds : 0));
 	for (const auto &[name, end] : {std::pair{"sender", &sender}, std::pair{"receiver", &receiver}})
-		fmt::print("{:<8}  SHA-256 {}\n", name, to_hex(end->hash));
+		if (hashed)
+			fmt::print("{:<8}  SHA-256 {}\n", name, to_hex(end->hash));
 	for (const auto &[name, end] : {std::pair{"sender", &sender}, std::pair{"receiver", &receiver}})
 		fmt::print("{:<8}  RDMA_WRITE {} done, {} failed; REMOTE_RDMA_WRITE {} done, {} failed\n", name,
 			   end->written.done, end->written.failed, end->arrived.done, end->arrived.failed);

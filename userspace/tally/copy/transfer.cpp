@@ -63,10 +63,11 @@ void compare(const wire::summary &sender, const wire::summary &receiver)
 
 } // namespace
 
-outcome send_file(source &from, data_path &path, control_channel &control, const ring_geometry &ring, progress &bar)
+outcome send_file(source &from, data_path &path, control_channel &control, const ring_geometry &ring, bool hashed,
+		  progress &bar)
 {
 	const auto start = clock::now();
-	digest hash;
+	digest hash(hashed);
 	std::uint64_t bytes = 0;
 	std::uint64_t chunks = 0;
 
@@ -94,14 +95,14 @@ outcome send_file(source &from, data_path &path, control_channel &control, const
 	control.send(wire::done{.sender = sender});
 	const auto receiver = control.receive<wire::report>().receiver;
 	compare(sender, receiver);
-	return {.sender = sender, .receiver = receiver, .seconds = seconds_since(start)};
+	return {.sender = sender, .receiver = receiver, .hashed = hashed, .seconds = seconds_since(start)};
 }
 
 outcome receive_file(destination &to, data_path &path, control_channel &control, const ring_geometry &ring,
-		     std::uint32_t mode, progress &bar)
+		     const wire::hello &peer, progress &bar)
 {
 	const auto start = clock::now();
-	digest hash;
+	digest hash(peer.hashed);
 	std::uint64_t bytes = 0;
 	std::uint64_t chunks = 0;
 
@@ -128,9 +129,9 @@ outcome receive_file(destination &to, data_path &path, control_channel &control,
 	const auto sender = control.receive<wire::done>().sender;
 	const auto receiver = summary_of(path, bytes, chunks, hash.finish());
 	compare(sender, receiver);
-	to.keep(mode);
+	to.keep(peer.mode);
 	control.send(wire::report{.receiver = receiver});
-	return {.sender = sender, .receiver = receiver, .seconds = seconds_since(start)};
+	return {.sender = sender, .receiver = receiver, .hashed = peer.hashed, .seconds = seconds_since(start)};
 }
 
 } // namespace tally::cli

@@ -14,14 +14,16 @@ namespace tally::cli {
 struct outcome {
 	wire::summary sender;
 	wire::summary receiver;
+	bool hashed = true;
 	double seconds = 0;
 };
 
 // Sends the whole source and hears from the receiver that it has kept it.  Throws failure.
-outcome send_file(source &from, data_path &path, control_channel &control, const ring_geometry &ring, progress &bar);
+outcome send_file(source &from, data_path &path, control_channel &control, const ring_geometry &ring, bool hashed,
+		  progress &bar);
 
-// Takes in what the sender sends, and keeps it if the hashes of both ends agree.  Throws failure.
+// Takes in what the sender sends, and keeps it if both ends agree on it.  Throws failure.
 outcome receive_file(destination &to, data_path &path, control_channel &control, const ring_geometry &ring,
-		     std::uint32_t mode, progress &bar);
+		     const wire::hello &peer, progress &bar);
 
 } // namespace tally::cli

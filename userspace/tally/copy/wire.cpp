@@ -19,6 +19,7 @@ void put(byte_writer &w, const hello &m)
 	w.put(static_cast<std::uint8_t>(m.role)).put(m.mtu).put(m.lid).put(m.qp_number).put(m.packet_number);
 	w.put(std::span<const std::byte>{m.gid}).put(m.address).put(m.rkey);
 	w.put(m.ring.slots).put(m.ring.chunk).put(m.size).put(m.mode);
+	w.put(static_cast<std::uint8_t>(m.hashed));
 }
 
 hello get_hello(byte_reader &r)
@@ -36,6 +37,7 @@ hello get_hello(byte_reader &r)
 	m.ring.chunk = r.get<std::uint32_t>();
 	m.size = r.get<std::uint64_t>();
 	m.mode = r.get<std::uint32_t>();
+	const auto hashed = r.get<std::uint8_t>();
 
 	if (role != static_cast<std::uint8_t>(role::sender) && role != static_cast<std::uint8_t>(role::receiver))
 		refuse("unknown role");
@@ -49,6 +51,9 @@ hello get_hello(byte_reader &r)
 		refuse("impossible ring");
 	if (m.mode > 0777)
 		refuse("impossible permissions");
+	if (hashed > 1)
+		refuse("unknown hash");
+	m.hashed = hashed;
 	return m;
 }
 

@@ -29,7 +29,7 @@
 namespace tally::cli::wire {
 
 inline constexpr std::uint32_t magic = 0x544c4350; // "TLCP"
-inline constexpr std::uint16_t version = 1;
+inline constexpr std::uint16_t version = 2;
 inline constexpr std::size_t frame_header_bytes = 12;
 inline constexpr std::size_t longest_body = 4096;
 
@@ -49,6 +49,7 @@ struct hello {
 	ring_geometry ring;		   // of the receiver; the sender repeats it
 	std::uint64_t size = size_unknown; // of the file, from the sender
 	std::uint32_t mode = 0644;	   // its permissions, from the sender
+	bool hashed = true;		   // whether both ends hash it, from the sender
 
 	friend bool operator==(const hello &, const hello &) = default;
 };
