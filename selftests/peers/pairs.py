@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Runs a program as server and client, and reports as KTAP."""
+import re
 import subprocess
+import sys
 import time
 
 
@@ -15,8 +17,27 @@ def listening(port, process):
     return False
 
 
-def run_pair(server_cmd, client_cmd, address, port, limit):
-    """Server and client of one program; both must succeed.  Returns an explanation of a failure, or None."""
+def gid_index(dev, prefix=()):
+    """The GID of the device's IPv4 address."""
+    base = f'/sys/class/infiniband/{dev}/ports/1'
+
+    def read(path):
+        said = subprocess.run([*prefix, 'cat', path], capture_output=True, text=True)
+        return said.stdout.strip() if said.returncode == 0 else ''
+
+    for i in range(16):
+        gid, kind = read(f'{base}/gids/{i}'), read(f'{base}/gid_attrs/types/{i}')
+        if kind == 'RoCE v2' and re.match(r'0000:0000:0000:0000:0000:ffff:', gid):
+            return i
+    sys.exit(f'{dev}: no RoCE v2 GID of an IPv4 address; give its netdev one')
+
+
+class PairFailed(Exception):
+    """What went wrong."""
+
+
+def client_says(server_cmd, client_cmd, address, port, limit):
+    """Server and client of one program; both must succeed.  The client's output."""
     at_port = ['-p', str(port)]
     server = subprocess.Popen(server_cmd + at_port, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     client = None
@@ -24,26 +45,35 @@ def run_pair(server_cmd, client_cmd, address, port, limit):
         end = time.monotonic() + limit
         while not listening(port, server.pid):
             if server.poll() is not None:
-                return f'server: exit status {server.returncode}\n{server.stdout.read()}'
+                raise PairFailed(f'server: exit status {server.returncode}\n{server.stdout.read()}')
             if time.monotonic() > end:
-                return 'server does not listen'
+                raise PairFailed('server does not listen')
             time.sleep(0.02)
         client = subprocess.Popen(client_cmd + at_port + [address], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True)
         text, _ = client.communicate(timeout=limit)
         if client.returncode:
-            return f'client: exit status {client.returncode}\n{text}'
-        text, _ = server.communicate(timeout=limit)
+            raise PairFailed(f'client: exit status {client.returncode}\n{text}')
+        theirs, _ = server.communicate(timeout=limit)
         if server.returncode:
-            return f'server: exit status {server.returncode}\n{text}'
-        return None
+            raise PairFailed(f'server: exit status {server.returncode}\n{theirs}')
+        return text
     except subprocess.TimeoutExpired:
-        return f'no end within {limit} s'
+        raise PairFailed(f'no end within {limit} s') from None
     finally:
         for p in (server, client):
             if p and p.poll() is None:
                 p.kill()
                 p.wait()
+
+
+def run_pair(server_cmd, client_cmd, address, port, limit):
+    """The same; returns an explanation of a failure, or None."""
+    try:
+        client_says(server_cmd, client_cmd, address, port, limit)
+    except PairFailed as why:
+        return str(why)
+    return None
 
 
 class Report:
