@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Small writes of this process, alone and while another process streams huge messages through the same device.
+#include "bench.hpp"
+
+#include <csignal>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace bench {
+
+using namespace rdma;
+
+namespace {
+
+// Two messages are always under way; sleeps as long as they are.
+[[noreturn]] void stream(const std::string &device, size_t message, int ready)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	Context c(device);
+	Queues q(c, 2, 4, 8, 2 * message);
+
+	q.connect();
+	q.write(0, static_cast<uint32_t>(message));
+	q.write(0, static_cast<uint32_t>(message));
+	for (;;) {
+		const unsigned n = q.take();
+		for (unsigned i = 0; i < n; i++) {
+			const char one = 1;
+			if (write(ready, &one, 1) != 1)
+				_exit(0);
+			q.write(0, static_cast<uint32_t>(message));
+		}
+		usleep(1000);
+	}
+}
+
+std::vector<double> latencies(Queues &q, double seconds)
+{
+	std::vector<double> us;
+	const auto start = Clock::now();
+
+	do {
+		const auto begin = Clock::now();
+		q.write(0, 8);
+		q.drain();
+		us.push_back(since(begin) * 1e6);
+	} while (since(start) < seconds);
+	return us;
+}
+
+void measure(Queues &q, double seconds, const std::string &suffix)
+{
+	say("rate" + suffix, write_rate(q, {0}, 64, seconds));
+	const auto us = latencies(q, seconds);
+	say("p50_us" + suffix, quantile(us, 0.5));
+	say("p99_us" + suffix, quantile(us, 0.99));
+	say("p999_us" + suffix, quantile(us, 0.999));
+	say("max_us" + suffix, quantile(us, 1));
+}
+
+} // namespace
+
+void fairness(Context &c, const std::string &device, double seconds, size_t message)
+{
+	Queues q(c, 2, 64, 65);
+
+	q.connect();
+	write_rate(q, {0}, 64, 0.2);
+	measure(q, seconds, "_alone");
+
+	int ends[2];
+	if (pipe(ends))
+		fail("pipe");
+	const pid_t child = fork();
+	if (child < 0)
+		fail("fork");
+	if (!child) {
+		close(ends[0]);
+		try {
+			stream(device, message, ends[1]);
+		} catch (const std::exception &e) {
+			fmt::print(stderr, "the stream: {}\n", e.what());
+			_exit(1);
+		}
+	}
+	close(ends[1]);
+	char sink[16];
+	if (read(ends[0], sink, 1) != 1)
+		fail("the stream has ended", EIO);
+	const auto start = Clock::now();
+	measure(q, seconds, "_beside");
+	// At least one more message, to say how fast it goes.
+	ssize_t n = read(ends[0], sink, sizeof(sink));
+	if (n < 1)
+		fail("the stream has ended", EIO);
+	say("stream_mib_s", static_cast<double>(n) * static_cast<double>(message) / (1 << 20) / since(start));
+	kill(child, SIGKILL);
+	waitpid(child, nullptr, 0);
+	close(ends[0]);
+}
+
+} // namespace bench
