@@ -68,6 +68,12 @@ conformance: deps ## run all of rdma-core's tests on tally0 and rxe0, write Docu
 	@$(MAKE) modules KERNEL=6.12
 	@tools/conformance
 
+.PHONY: bench
+bench: deps ## measure tally0 beside rxe0 and memcpy, write Documentation/performance.md (15 minutes, idle machine)
+	@$(MAKE) modules KERNEL=6.12
+	@$(MAKE) userspace
+	@tools/bench
+
 .PHONY: debug-kernel
 debug-kernel: deps ## build the debug kernel (once; kept outside this folder)
 	@tools/vm/debug-kernel

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Renders what selftests/bench/vm/run and hca_bench have measured: a table of what is wanted, all values, plots."""
+import dataclasses
+import json
+import statistics
+import typing
+
+from bench_plots import Plot
+
+TALLY, RXE, CPU, NATIVE = "tally0", "rxe0", "cpu", "native"
+MIB = 1 << 20
+
+# Of the engine (kernel/tally/engine.c): bytes of one queue before it looks at what it polls.
+TURN_BYTES = 256 * 1024
+
+
+# ---- what was measured ----
+
+@dataclasses.dataclass
+class Run:
+    """Values by (pass, name, device, key), in the order of the log; errors; what it ran on."""
+    machine: dict = dataclasses.field(default_factory=dict)
+    values: dict = dataclasses.field(default_factory=dict)
+    commands: dict = dataclasses.field(default_factory=dict)
+    errors: dict = dataclasses.field(default_factory=dict)
+    seconds: float | None = None
+
+    def add(self, number, name, dev, values):
+        for key, value in values.items():
+            self.values.setdefault((number, name, dev, key), []).append(value)
+
+    def median(self, number, name, dev, key):
+        """Of all runs in one pass, or None."""
+        values = self.values.get((number, name, dev, key))
+        return statistics.median(values) if values else None
+
+    def keys(self, name, dev):
+        return list(dict.fromkeys(k for _, n, d, k in self.values if (n, d) == (name, dev)))
+
+
+def read(lines):
+    """The log of selftests/bench/vm/run."""
+    run = Run()
+    for line in lines:
+        said = json.loads(line)
+        if "machine" in said:
+            run.machine = said["machine"]
+        elif "seconds" in said:
+            run.seconds = said["seconds"]
+        elif "error" in said:
+            run.errors[said["name"], said["dev"]] = said["error"].strip().splitlines()[-1]
+        else:
+            run.add(said["pass"], said["name"], said["dev"], said["values"])
+            run.commands[said["name"]] = said.get("command", "")
+    return run
+
+
+def read_native(run, number, document):
+    """What hca_bench --benchmark_format=json says; each repetition is a value, in nanoseconds."""
+    scale = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+    for one in document.get("benchmarks", []):
+        if one.get("run_type") != "aggregate" and "error_message" not in one:
+            name = one.get("run_name", one["name"])
+            run.add(number, name, NATIVE, {"ns": one["cpu_time"] * scale[one.get("time_unit", "ns")]})
+
+
+class View:
+    """One pass of a run: view(name, device, key)."""
+
+    def __init__(self, run, number):
+        self.run = run
+        self.number = number
+
+    def __call__(self, name, dev, key):
+        return self.run.median(self.number, name, dev, key)
+
+
+# ---- what is wanted ----
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table.  @value: of a View, None if it was not measured."""
+    what: str
+    wanted: float
+    value: typing.Callable
+    most: bool = False  # wanted is an upper limit
+    unit: str = ""
+
+    def reached(self, values):
+        """None if nothing was measured; every pass counts."""
+        known = [v for v in values if v is not None]
+        if not known:
+            return None
+        return all(v <= self.wanted if self.most else v >= self.wanted for v in known)
+
+
+def ratio(above, below):
+    """Of two (name, device, key)."""
+    def value(view):
+        a, b = view(*above), view(*below)
+        return a / b if a is not None and b else None
+    return value
+
+
+def faster(name, key="rate"):
+    return ratio((name, TALLY, key), (name, RXE, key))
+
+
+def sooner(name, key):
+    return ratio((name, RXE, key), (name, TALLY, key))
+
+
+def builders(what, per_doorbell):
+    return ratio(("builders", TALLY, f"{what}_mlx5_{per_doorbell}"),
+                 ("builders", TALLY, f"{what}_work_queue_{per_doorbell}"))
+
+
+def native(name):
+    return lambda view: view(name, NATIVE, "ns")
+
+
+def native_ratio(reference, name):
+    return ratio((reference, NATIVE, "ns"), (name, NATIVE, "ns"))
+
+
+def slow_down(view):
+    kept = view("counters", TALLY, "ratio")
+    return None if kept is None else 100 * (1 - kept)
+
+
+def turns(view):
+    """The 99.9 % latency beside a stream, in turns of that stream."""
+    latency, rate = view("fairness", TALLY, "p999_us_beside"), view("fairness", TALLY, "stream_mib_s")
+    return latency / (TURN_BYTES / MIB / rate * 1e6) if latency and rate else None
+
+
+ROWS = (
+    Row("8-byte WRITE rate, one doorbell each, tally0 / rxe0", 30, faster("write_8")),
+    Row("8-byte WRITE rate, 16 requests a doorbell, tally0 / rxe0", 40, faster("write_8_l16")),
+    Row("8-byte READ rate, one doorbell each, tally0 / rxe0", 20, faster("read_8")),
+    Row("8-byte READ rate, 16 requests a doorbell, tally0 / rxe0", 20, faster("read_8_l16")),
+    Row("8-byte SEND rate, one doorbell each, tally0 / rxe0", 20, faster("send_8")),
+    Row("8-byte SEND rate, 16 requests a doorbell, tally0 / rxe0", 20, faster("send_8_l16")),
+    Row("8-byte WRITE latency, typical, rxe0 / tally0", 12, sooner("write_lat_8", "typical")),
+    Row("8-byte WRITE latency, mean, rxe0 / tally0", 20, sooner("write_lat_8", "mean")),
+    Row("8-byte WRITE latency, 99.9 %, rxe0 / tally0", 15, sooner("write_lat_8", "p999")),
+    Row("event-driven ping-pong, 8 bytes, rxe0 / tally0", 3, sooner("pingpong_e", "usec")),
+    Row("64 KiB WRITE bandwidth, tally0 / rxe0", 70, faster("write_64k", "bandwidth")),
+    Row("1 MiB WRITE bandwidth / memcpy", 0.8,
+        ratio(("write_1m", TALLY, "bandwidth"), ("memcpy_1m", CPU, "bandwidth"))),
+    Row("WRITE rate, 16 of 1,024 QPs active / 16 QPs", 0.9,
+        ratio(("qps_16_of_1024", TALLY, "rate"), ("qps_16_of_16", TALLY, "rate"))),
+    Row("WRITE rate, 1,024 QPs active / 16 active", 0.7,
+        ratio(("qps_1024_of_1024", TALLY, "rate"), ("qps_16_of_16", TALLY, "rate"))),
+    Row("WRITE rate beside a stream of 1 GiB messages / alone", 0.4,
+        ratio(("fairness", TALLY, "rate_beside"), ("fairness", TALLY, "rate_alone"))),
+    Row("99.9 % WRITE latency beside that stream, in turns of it", 1, turns, most=True),
+    Row("CPU time to learn that 4,096 writes are done, polled CQEs / counter", 50,
+        ratio(("completions_4096", TALLY, "cpu_ns"), ("counted_4096", TALLY, "cpu_ns"))),
+    Row("slow-down of WRITEs by counters on both sides", 3, slow_down, most=True, unit=" %"),
+    Row("CPU time of an idle device's engine in 10 s", 0, lambda v: v("idle", TALLY, "cpu_ms"), most=True, unit=" ms"),
+    Row("its wake-ups in 10 s", 0, lambda v: v("idle", TALLY, "wakeups"), most=True),
+    Row("1 GiB within tmpfs, rate of tally copy / cp", 0.5,
+        ratio(("cp", CPU, "seconds"), ("tally_copy", TALLY, "seconds"))),
+    Row("native: an 8-byte WRITE with CQE and counters", 60, native("hca/write_8"), most=True, unit=" ns"),
+    Row("native: 64 KiB WRITE / memcpy", 0.95, native_ratio("memcpy/64k", "hca/write_64k")),
+    Row("native: gather of 64-byte blocks / a loop", 0.8, native_ratio("loop/gather_64", "hca/gather_64")),
+    Row("native: gather of 4 KiB blocks / a loop", 0.95, native_ratio("loop/gather_4k", "hca/gather_4k")),
+) + tuple(
+    Row(f"instructions to post a {name}, {count}, libmlx5 / tally::work_queue", 1.5, builders(what, n))
+    for what, name in (("write", "WRITE"), ("memcpy", "memory copy"), ("interleaved", "layout of 3 entries"))
+    for n, count in ((1, "one a doorbell"), (16, "16 a doorbell"))
+)
+
+# Why a row is where it is, by Row.what; shown below the table.
+NOTES = {
+}
+
+
+# ---- the document ----
+
+UNITS = {"rate": "/s", "rate_alone": "/s", "rate_beside": "/s", "rate_with": "/s", "rate_without": "/s",
+         "bandwidth": "MiB/s", "stream_mib_s": "MiB/s", "typical": "us", "mean": "us", "p999": "us", "max": "us",
+         "usec": "us", "cpu_ns": "ns", "ran_ns": "ns", "cpu_ms": "ms", "seconds": "s", "ns": "ns"}
+
+
+def number(value):
+    if value is None:
+        return "not measured"
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def difference(first, second):
+    if first is None or second is None:
+        return ""
+    if first == second:
+        return "0 %"
+    return f"{100 * (second - first) / abs(first):+.0f} %" if first else ""
+
+
+def table(run, rows=ROWS):
+    yield "| what | wanted | first pass | second pass | difference | reached |"
+    yield "| --- | --: | --: | --: | --: | --- |"
+    for row in rows:
+        first, second = (row.value(View(run, n)) for n in (1, 2))
+        verdict = {None: "not measured", True: "yes", False: "**no**"}[row.reached((first, second))]
+        wanted = f"{'≤' if row.most else '≥'} {number(row.wanted)}{row.unit}"
+        cells = [number(v) + (row.unit if v is not None else "") for v in (first, second)]
+        yield f"| {row.what} | {wanted} | {cells[0]} | {cells[1]} | {difference(first, second)} | {verdict} |"
+    for row in rows:
+        if row.what in NOTES:
+            yield ""
+            yield f"*{row.what}*: {NOTES[row.what]}"
+
+
+def all_values(run):
+    yield "| measurement | device | value | unit | first pass | second pass | runs |"
+    yield "| --- | --- | --- | --- | --: | --: | --: |"
+    for name, dev in dict.fromkeys((n, d) for _, n, d, _ in run.values):
+        for key in run.keys(name, dev):
+            if key[0] == "p" and key[1:2].isdigit() and "_" not in key and key != "p999":
+                continue  # the plot has them
+            first, second = (run.median(n, name, dev, key) for n in (1, 2))
+            count = len(run.values.get((1, name, dev, key), []))
+            yield f"| {name} | {dev} | {key} | {UNITS.get(key, 'us' if '_us' in key else '')} | {number(first)} |" \
+                  f" {number(second) if second is not None else ''} | {count} |"
+
+
+def series(run, names, dev, key, scale=1):
+    """Points (x, value) of measurements NAME_X."""
+    points = []
+    for x, name in names:
+        value = run.median(1, name, dev, key)
+        if value is not None:
+            points.append((x, value * scale(x) if callable(scale) else value * scale))
+    return points
+
+
+def measured(run, prefix):
+    names = {n for _, n, _, _ in run.values if n.startswith(prefix) and n[len(prefix):].isdigit()}
+    return sorted((int(n[len(prefix):]), n) for n in names)
+
+
+def latency(run, dev):
+    points = []
+    for key in run.keys("write_lat_8", dev):
+        if key[0] == "p" and key != "p999":
+            points.append((float(key[1:]), run.median(1, "write_lat_8", dev, key)))
+    return sorted(points)
+
+
+def plots(run):
+    """(file name, Plot) of all that there are points for."""
+    sizes, active = measured(run, "size_"), measured(run, "active_")
+    batches, counted = measured(run, "batch_"), measured(run, "batch_counted_")
+    yield "rate-by-size", Plot(
+        "RDMA WRITE, one doorbell each", "bytes of a message", "messages per second",
+        {dev: series(run, sizes, dev, "rate") for dev in (TALLY, RXE)}, log_x=True, log_y=True)
+    yield "bandwidth-by-size", Plot(
+        "RDMA WRITE, one doorbell each", "bytes of a message", "MiB per second",
+        {dev: series(run, sizes, dev, "bandwidth") for dev in (TALLY, RXE)}, log_x=True, log_y=True)
+    yield "rate-by-qps", Plot(
+        "8-byte RDMA WRITE by QPs in turn, 1,024 requests under way", "active QPs", "messages per second",
+        {dev: series(run, active, dev, "rate") for dev in (TALLY, RXE)}, log_x=True, log_y=True)
+    yield "latency", Plot(
+        "8-byte RDMA WRITE, two processes", "percentile", "microseconds",
+        {dev: latency(run, dev) for dev in (TALLY, RXE)}, log_y=True)
+    yield "cpu-per-completion", Plot(
+        "learning that a batch of writes is done", "writes in the batch", "CPU nanoseconds per write",
+        {f"{TALLY}, a CQE each": series(run, batches, TALLY, "cpu_ns", lambda x: 1 / x),
+         f"{RXE}, a CQE each": series(run, batches, RXE, "cpu_ns", lambda x: 1 / x),
+         f"{TALLY}, one counter": series(run, counted, TALLY, "cpu_ns", lambda x: 1 / x)}, log_x=True, log_y=True)
+
+
+def render(run, host, folder):
+    """The lines of the document.  @host: what was found out outside the virtual machine; @folder: of the plots."""
+    yield "# Performance"
+    yield ""
+    yield f"Tally ({TALLY}) beside the kernel's other software adapter ({RXE}) in one boot of one virtual machine, run" \
+          " by turns, and beside plain memory copies. Every number is the median of the runs of a pass; the whole is" \
+          " done twice."
+    yield ""
+    machine = run.machine
+    yield f"* virtual machine: {machine.get('cpus', '?')} CPUs ({machine.get('cpu', 'unknown')})," \
+          f" {machine.get('mib', '?')} MiB, kernel {machine.get('kernel', 'unknown')}"
+    for what, value in host.items():
+        yield f"* {what}: {value}"
+    if run.seconds:
+        yield f"* {run.seconds / 60:.0f} minutes in the virtual machine"
+    yield "* made by `make bench`"
+    yield ""
+    yield "## What is wanted, and what is"
+    yield ""
+    yield from table(run)
+    for (name, dev), why in run.errors.items():
+        yield ""
+        yield f"{name} on {dev}: {why}"
+    yield ""
+    yield "## Plots"
+    for name, plot in plots(run):
+        if any(plot.series.values()):
+            yield ""
+            yield f"![{plot.title}: {plot.y} by {plot.x}]({folder}/{name}.svg)"
+    yield ""
+    yield "## All values"
+    yield ""
+    yield from all_values(run)
+    yield ""
+    yield "## Commands"
+    yield ""
+    yield "`-d DEVICE` and the number of its GID are left out. Programs of two sides run as server and client, those" \
+          " of latency pinned to a CPU each."
+    yield ""
+    for name, command in run.commands.items():
+        if command:
+            yield f"* {name}: `{command}`"
