@@ -22,11 +22,8 @@ void hca_counter_arm(struct hca_counter *c, bool armed)
 
 void hca_count(struct hca_qp *qp, enum hca_class class, enum hca_cqe_syndrome status, u64 bytes)
 {
-	struct hca_counter *c;
+	struct hca_counter *c = qp->counters[class];
 
-	if (class == HCA_CLASS_NONE)
-		return;
-	c = qp->counters[class];
 	if (!c)
 		return;
 	if (status != HCA_SYND_OK)

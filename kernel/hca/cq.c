@@ -19,11 +19,12 @@ static u32 outstanding(struct hca_cq *cq)
 	return (cq->pi - be32_to_cpu(READ_ONCE(cq->dbrec[HCA_DBREC_CQ_CI]))) & 0xffffff;
 }
 
-static bool is_full(struct hca_cq *cq)
+/* Whether it is, going by a new look at the consumer index. */
+static bool is_full_now(struct hca_cq *cq)
 {
 	u32 used;
 
-	if (cq->ignore_overrun || cq->pi - cq->ci <= cq->mask)
+	if (cq->ignore_overrun)
 		return false;
 	used = outstanding(cq);
 	/* What is more than the ring holds is a lie; it reads as full. */
@@ -31,6 +32,11 @@ static bool is_full(struct hca_cq *cq)
 		return true;
 	cq->ci = cq->pi - used;
 	return false;
+}
+
+static inline bool is_full(struct hca_cq *cq)
+{
+	return unlikely(cq->pi - cq->ci > cq->mask) && is_full_now(cq);
 }
 
 static struct hca_cqe *entry(struct hca_cq *cq, u32 index)
@@ -45,18 +51,44 @@ static u8 owner(const struct hca_cq *cq)
 	return !!(cq->pi & (cq->mask + 1));
 }
 
-/* The word with the owner bit goes last; pairs with the consumer's read barrier after it has seen the bit. */
-static void put(struct hca_cq *cq, const struct hca_cqe *e)
+/* Two fields side by side.  A CQE is written in whole words; put together in memory, they would have to wait for it. */
+static __be64 word(u32 first, u32 second)
 {
-	u64 *to = (u64 *)entry(cq, cq->pi);
-	const u64 *from = (const u64 *)e;
-	u32 i;
+	return cpu_to_be64((u64)first << 32 | second);
+}
 
+/* What is at bytes 48 to 55: of a failed one the syndrome, else the time if the CQ wants it. */
+static __be64 word_of_48(const struct hca_cq *cq, const struct hca_completion *c)
+{
+	if (unlikely(c->syndrome))
+		return word(0, c->vendor_err << 8 | c->syndrome);
+	return unlikely(cq->timestamps) ? cpu_to_be64(hca_clock_ns()) : 0;
+}
+
+/*
+ * The word with the owner bit goes last; pairs with the consumer's read barrier after it has seen the bit.  Under the
+ * lock, the clock included, so that the ring is in the order of time.
+ */
+static __always_inline void put(struct hca_cq *cq, const struct hca_completion *c)
+{
+	__be64 *to = (__be64 *)entry(cq, cq->pi);
+	u8 op_own = c->opcode << 4 | owner(cq);
+
+	BUILD_BUG_ON(offsetof(struct hca_cqe, flags_rqpn) != 3 * 8);
+	BUILD_BUG_ON(offsetof(struct hca_cqe, srqn_uidx) != 4 * 8);
+	BUILD_BUG_ON(offsetof(struct hca_cqe, byte_cnt) != 5 * 8 + 4);
+	BUILD_BUG_ON(offsetof(struct hca_cqe, syndrome) != 6 * 8 + 7);
+	BUILD_BUG_ON(offsetof(struct hca_cqe, sop_drop_qpn) != 7 * 8);
 	if (unlikely(cq->pad) && cq->cqe_size > HCA_CQE_SIZE)
 		memset((u8 *)to - HCA_CQE_SIZE, 0, HCA_CQE_SIZE);
-	for (i = 0; i < HCA_CQE_SIZE / 8 - 1; i++)
-		WRITE_ONCE(to[i], from[i]);
-	smp_store_release(&to[i], from[i]);
+	WRITE_ONCE(to[0], 0);
+	WRITE_ONCE(to[1], 0);
+	WRITE_ONCE(to[2], 0);
+	WRITE_ONCE(to[3], word(c->src_qpn, 0));
+	WRITE_ONCE(to[4], word(c->user_index, be32_to_cpu(c->imm)));
+	WRITE_ONCE(to[5], word(0, c->byte_cnt));
+	WRITE_ONCE(to[6], word_of_48(cq, c));
+	smp_store_release(&to[7], word((u32)c->send_op << 24 | c->qpn, (u32)c->wqe_counter << 16 | op_own));
 	cq->pi++;
 }
 
@@ -83,20 +115,7 @@ static void matched(struct hca_cq *cq, u32 count)
 
 bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c)
 {
-	struct hca_cqe e __aligned(8) = {
-		.flags_rqpn = cpu_to_be32(c->src_qpn),
-		.srqn_uidx = cpu_to_be32(c->user_index),
-		.imm_inval_pkey = c->imm,
-		.byte_cnt = cpu_to_be32(c->byte_cnt),
-		.sop_drop_qpn = cpu_to_be32((u32)c->send_op << 24 | c->qpn),
-		.wqe_counter = cpu_to_be16(c->wqe_counter),
-	};
 	bool urgent = c->solicited || c->syndrome;
-
-	if (c->syndrome) {
-		e.vendor_err_synd = c->vendor_err;
-		e.syndrome = c->syndrome;
-	}
 
 	spin_lock(&cq->lock);
 	if (unlikely(cq->error))
@@ -107,11 +126,7 @@ bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c)
 		cq->dev->ops->cq_error(cq);
 		goto refuse;
 	}
-	/* Under the lock, so that the ring is in the order of time.  A failed one has its syndrome there. */
-	if (cq->timestamps && !c->syndrome)
-		e.timestamp = cpu_to_be64(hca_clock_ns());
-	e.op_own = c->opcode << 4 | owner(cq);
-	put(cq, &e);
+	put(cq, c);
 	hca_stats_add(cq->dev->stats, HCA_STAT_CQES, 1);
 	if (urgent)
 		cq->solicited_pi = cq->pi;
@@ -173,15 +188,14 @@ void hca_cq_timer(struct hca_cq *cq)
 
 int hca_cq_resize(struct hca_cq *cq, void *buf, u32 entries, u32 cqe_size)
 {
-	struct hca_cqe e __aligned(8) = {};
+	static const struct hca_completion resized = { .opcode = HCA_CQE_RESIZE };
 	int ret = -EINVAL;
 
 	spin_lock(&cq->lock);
 	/* The resize CQE takes an index, too. */
 	if (cq->error || is_full(cq) || outstanding(cq) + 1 > entries)
 		goto out;
-	e.op_own = HCA_CQE_RESIZE << 4 | owner(cq);
-	put(cq, &e);
+	put(cq, &resized);
 	cq->buf = buf;
 	cq->mask = entries - 1;
 	cq->cqe_size = cqe_size;

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Walking gather and scatter lists, and moving bytes between them. */
-#include "hca.h"
+#include "mkey.h"
 
-/* The longest piece of kernel memory where @c stands, at most to the end of its list's piece; NULL: none any more. */
-static u8 *run_at(struct hca_cursor *c, bool write, u32 *len)
+/* What is moved word by word rather than by a call. */
+#define SHORT_PIECE 256u
+
+/* The longest span where @c stands, at most to the end of its list's piece; false: there is none any more. */
+static __always_inline bool span_at(struct hca_cursor *c, bool write, struct hca_span *span)
 {
 	const struct hca_sge *sge = c->sge;
 	const struct hca_mkey *m = sge->mkey;
 
-	*len = sge->len - c->off;
+	span->len = sge->len - c->off;
+	if (unlikely(!sge->data && m->indirect))
+		return hca_layout_span(m, sge->seq, sge->addr + c->off, write, &c->path, span);
+	span->more = 0;
 	if (sge->data)
-		return (u8 *)sge->data + c->off;
-	if (unlikely(m->indirect))
-		return hca_layout_run(m, sge->seq, sge->addr + c->off, write, c->hint, len);
-	return hca_mkey_run(m, sge->addr - m->iova + c->off, write, len);
+		span->at = (u8 *)sge->data + c->off;
+	else
+		span->at = hca_mkey_run(m, sge->addr - m->iova + c->off, write, &span->len);
+	return true;
 }
 
 static void advance(struct hca_cursor *c, u32 len)
@@ -23,6 +29,8 @@ static void advance(struct hca_cursor *c, u32 len)
 		c->sge++;
 		c->left--;
 		c->off = 0;
+		/* What follows of a pattern follows in its key only. */
+		c->path.rounds = 0;
 	}
 }
 
@@ -47,24 +55,75 @@ static void move_small(u8 *d, const u8 *s, u32 n)
 		memmove(d, s, n);
 }
 
+/* Blocks of a pattern are small more often than not, and a call costs more than their bytes. */
+static void move_piece(u8 *d, const u8 *s, u32 n)
+{
+	if (n > SHORT_PIECE || n % 8) {
+		memcpy(d, s, n);
+		return;
+	}
+	for (; n >= 32; n -= 32, d += 32, s += 32)
+		memcpy(d, s, 32);
+	for (; n; n -= 8, d += 8, s += 8)
+		memcpy(d, s, 8);
+}
+
+/* Whether two pieces of memory have bytes in common. */
+static bool overlap(const u8 *a, u64 a_len, const u8 *b, u64 b_len)
+{
+	return a < b + b_len && b < a + a_len;
+}
+
+/* How many pieces of @n bytes the span has after the first. */
+static u32 more_of(const struct hca_span *span, u32 n)
+{
+	return span->len == n ? span->more : span->len / n - 1;
+}
+
+/*
+ * Pieces of a pattern: as many as both sides have without a new look, at most @len bytes.  Moves and returns the bytes;
+ * 0: there are not several, or the sides overlap.
+ */
+static u32 move_pieces(struct hca_cursor *dst, const struct hca_span *d, struct hca_cursor *src,
+		       const struct hca_span *s, u32 n, u32 len)
+{
+	u32 d_step = d->len == n ? d->stride : n, s_step = s->len == n ? s->stride : n;
+	u32 more = min3(more_of(d, n), more_of(s, n), len / n - 1), i;
+	u8 *to = d->at;
+	const u8 *from = s->at;
+
+	if (!more || overlap(to, (u64)more * d_step + n, from, (u64)more * s_step + n))
+		return 0;
+	for (i = 0; i <= more; i++, to += d_step, from += s_step)
+		move_piece(to, from, n);
+	if (d->len == n && d->more)
+		hca_path_skip(&dst->path, more);
+	if (s->len == n && s->more)
+		hca_path_skip(&src->path, more);
+	return (more + 1) * n;
+}
+
 static enum hca_copied move(struct hca_cursor *dst, struct hca_cursor *src, u32 len)
 {
 	while (len) {
-		u32 dl, sl, n;
-		u8 *d = run_at(dst, true, &dl);
-		u8 *s = run_at(src, false, &sl);
+		struct hca_span d __uninitialized, s __uninitialized;
+		u32 n, pieces = 0;
 
-		if (unlikely(!s))
+		if (unlikely(!span_at(src, false, &s)))
 			return HCA_COPY_NO_SRC;
-		if (unlikely(!d))
+		if (unlikely(!span_at(dst, true, &d)))
 			return HCA_COPY_NO_DST;
-		n = min(len, min(dl, sl));
-		if (n <= 8)
-			move_small(d, s, n);
-		else if (unlikely(d < s + n && s < d + n))
-			memmove(d, s, n);
+		n = min3(len, d.len, s.len);
+		if (unlikely(d.more | s.more))
+			pieces = move_pieces(dst, &d, src, &s, n, len);
+		if (pieces)
+			n = pieces;
+		else if (n <= 8)
+			move_small(d.at, s.at, n);
+		else if (unlikely(overlap(d.at, n, s.at, n)))
+			memmove(d.at, s.at, n);
 		else
-			memcpy(d, s, n);
+			memcpy(d.at, s.at, n);
 		advance(dst, n);
 		advance(src, n);
 		len -= n;
@@ -92,11 +151,11 @@ enum hca_copied hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len
 
 u64 *hca_sge_word(const struct hca_sge *sge)
 {
-	struct hca_cursor c;
-	u32 len;
-	u8 *p;
+	struct hca_cursor c __uninitialized;
+	struct hca_span span __uninitialized;
 
 	hca_cursor_init(&c, sge, 1);
-	p = run_at(&c, true, &len);
-	return p && len >= 8 && IS_ALIGNED((unsigned long)p, 8) ? (u64 *)p : NULL;
+	if (!span_at(&c, true, &span) || span.len < 8 || !IS_ALIGNED((unsigned long)span.at, 8))
+		return NULL;
+	return (u64 *)span.at;
 }

@@ -321,17 +321,37 @@ struct hca_sge {
 };
 
 /**
+ * struct hca_path - where in an indirect key a cursor stands
+ * @hint: entries of the keys on the way, outermost first, where the last look found what it wanted
+ * @rounds: how many whole pieces of a pattern follow, found good together with the last one
+ * @len: of each of them
+ * @stride: from one to the next
+ * @next: address, within the indirect key, of the first
+ * @base: the direct key that they are in
+ * @pos: bytes from the start of @base to the first
+ */
+struct hca_path {
+	u32 hint[HCA_KEY_DEPTH];
+	u32 rounds;
+	u32 len;
+	u32 stride;
+	u64 next;
+	const struct hca_mkey *base;
+	u64 pos;
+};
+
+/**
  * struct hca_cursor - a place in a gather or scatter list
  * @sge: current piece
  * @left: pieces from @sge on
  * @off: bytes of the current piece that are behind
- * @hint: entries of indirect keys, outermost first, where the last look found what it wanted
+ * @path: the same within an indirect key
  */
 struct hca_cursor {
 	const struct hca_sge *sge;
 	u32 left;
 	u32 off;
-	u32 hint[HCA_KEY_DEPTH];
+	struct hca_path path;
 };
 
 /**
@@ -363,15 +383,6 @@ struct hca_claim {
  */
 enum hca_cqe_syndrome hca_sges_resolve(struct hca_claim *claim, struct hca_sge *sges, u32 num);
 
-/**
- * hca_sge_resolve_remote - the same for a remote address
- * @claim: for what
- * @sge: filled in: one piece at @addr of key @rkey, @len bytes
- *
- * Return: whether the key allows it.
- */
-bool hca_sge_resolve_remote(struct hca_claim *claim, struct hca_sge *sge, u64 addr, u32 rkey, u32 len);
-
 static inline void hca_cursor_init(struct hca_cursor *c, const struct hca_sge *sges, u32 num)
 {
 	u32 i;
@@ -380,7 +391,8 @@ static inline void hca_cursor_init(struct hca_cursor *c, const struct hca_sge *s
 	c->left = num;
 	c->off = 0;
 	for (i = 0; i < HCA_KEY_DEPTH; i++)
-		c->hint[i] = 0;
+		c->path.hint[i] = 0;
+	c->path.rounds = 0;
 }
 
 /**
@@ -463,6 +475,18 @@ void hca_counter_add(struct hca_counter *c, u64 *word, u64 n);
  * values either sees a change or gets the event.
  */
 void hca_counter_arm(struct hca_counter *c, bool armed);
+
+/**
+ * struct hca_owed - what a counter is to be raised by before the locks are given up
+ * @counter: it, if @n is not 0
+ * @n: amount
+ *
+ * One addition for a batch of requests: an addition is a locked instruction on memory that others poll.
+ */
+struct hca_owed {
+	struct hca_counter *counter;
+	u64 n;
+};
 
 /* ---- completion queues ---- */
 
@@ -764,6 +788,65 @@ struct hca_wqe {
 };
 
 /**
+ * struct hca_request - one slice of a message, as it reaches a responder
+ * @src_dev: where it comes from
+ * @src_qpn: the requester
+ * @transport: its enum hca_qp_type
+ * @key: Q_Key or DC access key
+ * @srqn: of an XRC request
+ * @grh: of a datagram: what is to precede the payload; HCA_GRH_BYTES
+ * @recv: of a DC request: the receive that the message arrives in, which the requester keeps for the DCT
+ * @op: enum hca_wqe_opcode
+ * @first: starts a message
+ * @last: ends it
+ * @solicited: the receiver asked for an event may get one
+ * @imm: immediate or key, big-endian as in the WQE
+ * @raddr: of the whole message
+ * @rkey: its key
+ * @length: of the whole message
+ * @offset: of this slice
+ * @len: of this slice
+ * @psn: packet number of the message's start
+ * @packets: packet numbers the whole message takes
+ * @swap_add: atomic operand
+ * @compare: atomic operand
+ * @owed: what the responder's counter is to get, at the latest before the requester says that the request is done
+ * @payload: where the bytes come from, or go to for a READ; advanced only on ACK
+ * @orig: reply to an atomic
+ * @rnr_timer: reply to HCA_ACK_RNR, code of the time to wait
+ *
+ * The narrow place between requester and responder: nothing else passes.  It is a part of the send queue, for most
+ * of it is the same for all requests of a QP or all slices of a message.
+ */
+struct hca_request {
+	const struct hca_dev *src_dev;
+	u32 src_qpn;
+	u8 transport;
+	u64 key;
+	u32 srqn;
+	const u8 *grh;
+	struct hca_recv *recv;
+	u8 op;
+	bool first;
+	bool last;
+	bool solicited;
+	__be32 imm;
+	u64 raddr;
+	u32 rkey;
+	u32 length;
+	u32 offset;
+	u32 len;
+	u32 psn;
+	u32 packets;
+	u64 swap_add;
+	u64 compare;
+	struct hca_owed *owed;
+	struct hca_cursor *payload;
+	u64 orig;
+	u8 rnr_timer;
+};
+
+/**
  * struct hca_sq - requester half of a QP
  * @lock: everything below
  * @buf: ring of 64-byte slots, shared, read once
@@ -785,6 +868,10 @@ struct hca_wqe {
  * @streams: of a DCI: errors of a stream end only that stream, as long as fewer than this have failed; 0: the QP
  * @num_failed: streams that have failed
  * @failed: they
+ * @owed: to the counter of what succeeds; not beyond the batch
+ * @peer_owed: to the responder's; not beyond the next CQE
+ * @wqe: the WQE in progress
+ * @req: what of it goes to the responder
  */
 struct hca_sq {
 	spinlock_t lock;
@@ -808,6 +895,9 @@ struct hca_sq {
 	u16 streams;
 	u16 num_failed;
 	u16 failed[HCA_MAX_FAILED_STREAMS];
+	struct hca_owed owed;
+	struct hca_owed peer_owed;
+	struct hca_request req;
 	struct hca_wqe wqe;
 };
 
@@ -866,7 +956,7 @@ enum hca_qp_state {
  * @route_lock: serializes changes of @peer_dev and @peer_gen
  * @peer_dev: who has the remote address, valid while @peer_gen is the current fabric generation
  * @peer_gen: see above; @peer_dev is stored before, @peer_gen read first (release, acquire)
- * @counters: by class; set in RESET or INIT under both locks, kept until the QP is gone
+ * @counters: by class; set in RESET or INIT under both locks, kept until the QP is gone; none for HCA_CLASS_NONE
  */
 struct hca_qp {
 	struct hca_dev *dev;
@@ -895,7 +985,7 @@ struct hca_qp {
 	spinlock_t route_lock;
 	struct hca_dev *peer_dev;
 	u32 peer_gen;
-	struct hca_counter *counters[HCA_CLASS_COUNT];
+	struct hca_counter *counters[HCA_CLASS_COUNT + 1];
 };
 
 /**
@@ -1076,62 +1166,6 @@ enum hca_ack {
 	HCA_PAYLOAD_LOST,	/* not the responder's fault: a key of the payload has changed */
 };
 
-/**
- * struct hca_request - one slice of a message, as it reaches a responder
- * @src_dev: where it comes from
- * @src_qpn: the requester
- * @transport: its enum hca_qp_type
- * @key: Q_Key or DC access key
- * @srqn: of an XRC request
- * @grh: of a datagram: what is to precede the payload; HCA_GRH_BYTES
- * @recv: of a DC request: the receive that the message arrives in, which the requester keeps for the DCT
- * @op: enum hca_wqe_opcode
- * @first: starts a message
- * @last: ends it
- * @solicited: the receiver asked for an event may get one
- * @imm: immediate or key, big-endian as in the WQE
- * @raddr: of the whole message
- * @rkey: its key
- * @length: of the whole message
- * @offset: of this slice
- * @len: of this slice
- * @psn: packet number of the message's start
- * @packets: packet numbers the whole message takes
- * @swap_add: atomic operand
- * @compare: atomic operand
- * @payload: where the bytes come from, or go to for a READ; advanced only on ACK
- * @orig: reply to an atomic
- * @rnr_timer: reply to HCA_ACK_RNR, code of the time to wait
- *
- * The narrow place between requester and responder: nothing else passes.
- */
-struct hca_request {
-	const struct hca_dev *src_dev;
-	u32 src_qpn;
-	u8 transport;
-	u64 key;
-	u32 srqn;
-	const u8 *grh;
-	struct hca_recv *recv;
-	u8 op;
-	bool first;
-	bool last;
-	bool solicited;
-	__be32 imm;
-	u64 raddr;
-	u32 rkey;
-	u32 length;
-	u32 offset;
-	u32 len;
-	u32 psn;
-	u32 packets;
-	u64 swap_add;
-	u64 compare;
-	struct hca_cursor *payload;
-	u64 orig;
-	u8 rnr_timer;
-};
-
 /* responder.c: serve a slice; under RCU, the requester's sq.lock held. */
 enum hca_ack hca_respond(struct hca_qp *qp, struct hca_request *req);
 
@@ -1169,12 +1203,8 @@ struct hca_completion {
 /* cq.c: write a CQE; false when the CQ is in error or overruns. */
 bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c);
 
-/* route.c: the device that has the QP's remote address, or NULL; under RCU. */
-struct hca_dev *hca_qp_peer_dev(struct hca_qp *qp);
 /* route.c: the device at the address of the QP's datagram or DC request, or NULL; under sq.lock and RCU. */
 struct hca_dev *hca_av_dev(struct hca_qp *qp, const struct hca_av *av);
-/* route.c: who is at the other end, or NULL; under RCU. */
-struct hca_qp *hca_qp_peer(struct hca_qp *qp);
 
 /* flush.c: complete with a flush error what is queued; takes rq.lock, the caller holds sq.lock. */
 void hca_qp_flush(struct hca_qp *qp);
@@ -1191,26 +1221,34 @@ u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op, enum hca_class *class);
 bool hca_recv_complete(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *recv, struct hca_completion *c,
 		       u64 bytes);
 
-/* mkey.c: the key, whatever its variant and state, if it belongs to the domain; under RCU. */
-struct hca_mkey *hca_mkey_find(struct hca_dev *dev, u32 key, u32 pdn);
-
-/*
- * mkey.c: whether a key allows what is claimed of @len bytes at @addr.  Then @mkey is the key and @seq what sge.seq
- * is; under RCU.
- */
-bool hca_mkey_resolve(struct hca_claim *claim, u32 key, u64 addr, u64 len, struct hca_mkey **mkey, u32 *seq);
-
 /* mkey.c: free a key on behalf of LOCAL_INV or, @remote, SEND_WITH_INV; under RCU. */
 bool hca_mkey_invalidate(struct hca_qp *qp, u32 key, bool remote);
 
-/* layout.c: whether an indirect key allows what is claimed of @len bytes at @addr; @seq is for hca_layout_run(). */
+/* layout.c: whether an indirect key allows what is claimed of @len bytes at @addr; @seq is for hca_layout_span(). */
 bool hca_layout_resolve(struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len, u32 *seq);
 
-/*
- * layout.c: the longest piece of kernel memory at @addr of an indirect key, at most *@len, which becomes its length.
- * NULL: a key on the way has changed since @seq or does not allow it.
+/**
+ * struct hca_span - kernel memory in one piece, and what follows at equal distances
+ * @at: where
+ * @len: bytes
+ * @more: so many pieces of the same length follow, all in the same block
+ * @stride: from one to the next
  */
-u8 *hca_layout_run(const struct hca_mkey *m, u32 seq, u64 addr, bool write, u32 *hint, u32 *len);
+struct hca_span {
+	u8 *at;
+	u32 len;
+	u32 more;
+	u32 stride;
+};
+
+/*
+ * layout.c: the longest span at @addr of an indirect key, at most @span->len bytes at first.  False: a key on the way
+ * has changed since @seq or does not allow it.
+ */
+bool hca_layout_span(const struct hca_mkey *m, u32 seq, u64 addr, bool write, struct hca_path *path,
+		     struct hca_span *span);
+/* layout.c: @pieces of what follows are behind, too. */
+void hca_path_skip(struct hca_path *path, u32 pieces);
 
 /* layout.c: change the layout in force under ind->lock: begin, fill in the copy that it returns, then publish. */
 struct hca_layout *hca_layout_begin(struct hca_indirect *ind);
@@ -1218,8 +1256,5 @@ void hca_layout_publish(struct hca_indirect *ind);
 
 /* umr.c: register or free an indirect key; under sq.lock and RCU. */
 enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe);
-
-/* mkey.c: where @pos bytes from the start of a direct key are, and how many of *@len lie side by side there. */
-u8 *hca_mkey_run(const struct hca_mkey *m, u64 pos, bool write, u32 *len);
 
 #endif /* HCA_H */

@@ -6,7 +6,7 @@
  * tree reads what it needs, then looks whether the layout is still in force; if so, what was read is of one piece.
  * Nothing that is read before that look is used to touch memory.
  */
-#include "hca.h"
+#include "mkey.h"
 
 struct hca_layout *hca_layout_begin(struct hca_indirect *ind)
 {
@@ -43,11 +43,17 @@ static bool in_force(const struct hca_indirect *ind, u32 seq)
 	return READ_ONCE(ind->seq) == seq;
 }
 
-/* What one step down a tree finds. */
+/*
+ * What one step down a tree finds.  Of a pattern that has one piece a round, @rounds like it follow @stride bytes from
+ * one to the next, each of @len bytes.
+ */
 struct piece {
 	u32 key;
 	u64 addr;
 	u64 left;
+	u32 rounds;
+	u32 stride;
+	u32 len;
 };
 
 /* The last entry that begins at or before @pos, of a layout that has one. */
@@ -82,13 +88,14 @@ static bool find_piece(const struct hca_indirect *ind, const struct hca_layout *
 		       struct piece *p)
 {
 	u32 num = min(READ_ONCE(l->num), ind->max_entries);
-	u64 rounds_behind = 0, size = READ_ONCE(l->round);
+	u64 rounds_behind = 0, size = 0;
 	const struct hca_entry *e;
 	u64 in;
 
 	if (!num)
 		return false;
 	if (READ_ONCE(l->strided)) {
+		size = READ_ONCE(l->round);
 		if (!size)
 			return false;
 		rounds_behind = div64_u64(pos, size);
@@ -96,44 +103,112 @@ static bool find_piece(const struct hca_indirect *ind, const struct hca_layout *
 	}
 	e = &l->entries[find_entry(l, num, pos, hint)];
 	in = pos - READ_ONCE(e->start);
-	p->left = READ_ONCE(e->len);
-	if (in >= p->left)
+	p->len = READ_ONCE(e->len);
+	if (in >= p->len)
 		return false;
-	p->left -= in;
+	p->left = p->len - in;
 	p->key = READ_ONCE(e->key);
-	p->addr = READ_ONCE(e->addr) + rounds_behind * READ_ONCE(e->stride) + in;
+	p->stride = READ_ONCE(e->stride);
+	p->addr = READ_ONCE(e->addr) + rounds_behind * p->stride + in;
+	p->rounds = size && num == 1 ? READ_ONCE(l->rounds) - 1 - rounds_behind : 0;
 	return true;
 }
 
-u8 *hca_layout_run(const struct hca_mkey *m, u32 seq, u64 addr, bool write, u32 *hint, u32 *len)
+/*
+ * Remembers what follows of the pattern, if it may all be touched like the piece itself: the base is looked at once for
+ * all rounds of a slice, as it is for a piece of the same length.  A key that goes away waits for a grace period.
+ */
+static void follow(struct hca_claim *claim, const struct piece *p, const struct hca_mkey *base, u64 addr,
+		   struct hca_path *path)
 {
-	struct hca_claim claim = {
+	u64 behind = p->left + p->stride - p->len;
+	struct hca_mkey *again;
+	u32 seq;
+
+	if (p->stride < p->len ||
+	    !hca_mkey_resolve(claim, p->key, p->addr, p->left + (u64)p->rounds * p->stride, &again, &seq) ||
+	    again != base)
+		return;
+	path->rounds = p->rounds;
+	path->len = p->len;
+	path->stride = p->stride;
+	path->next = addr + p->left;
+	path->base = base;
+	path->pos = p->addr + behind - base->iova;
+}
+
+void hca_path_skip(struct hca_path *path, u32 pieces)
+{
+	path->rounds -= pieces;
+	path->next += (u64)pieces * path->len;
+	path->pos += (u64)pieces * path->stride;
+}
+
+/* The next round's piece, and how many more are in the same block and no more than @span->len bytes. */
+static void next_round(struct hca_path *path, bool write, struct hca_span *span)
+{
+	const struct hca_mkey *base = path->base;
+	u64 block = 1ull << base->block_shift;
+	u32 most = span->len;
+	u64 room;
+
+	span->len = min(most, path->len);
+	span->at = hca_mkey_run(base, path->pos, write, &span->len);
+	span->stride = path->stride;
+	span->more = 0;
+	if (likely(span->len == path->len) && !base->null) {
+		room = block - ((base->first_offset + path->pos) & (block - 1)) - span->len;
+		span->more = min3((u32)min_t(u64, room, U32_MAX) / span->stride, most / span->len - 1,
+				  path->rounds - 1);
+	}
+	hca_path_skip(path, 1);
+}
+
+bool hca_layout_span(const struct hca_mkey *m, u32 seq, u64 addr, bool write, struct hca_path *path,
+		     struct hca_span *span)
+{
+	const struct hca_mkey *top = m;
+	struct hca_claim claim __uninitialized;
+	u64 begin = addr;
+	u32 depth;
+
+	/* Still in force, and not freed; a change from here on is as good as one in the middle of a piece. */
+	if (path->rounds && addr == path->next && READ_ONCE(m->indirect->seq) == seq &&
+	    !READ_ONCE(path->base->free)) {
+		next_round(path, write, span);
+		return true;
+	}
+	path->rounds = 0;
+	span->more = 0;
+	claim = (struct hca_claim){
 		.dev = m->dev,
 		.pdn = m->pdn,
 		.qpn = HCA_ANY_QPN,
 		.access = write ? HCA_ACCESS_LOCAL_WRITE : 0,
 	};
-	u32 depth;
-
 	for (depth = 0; depth < HCA_KEY_DEPTH; depth++) {
 		const struct hca_indirect *ind = m->indirect;
 		const struct hca_layout *l = &ind->layouts[seq & 1];
 		struct hca_mkey *base;
-		struct piece p;
+		struct piece p __uninitialized;
 		bool found;
 
-		found = find_piece(ind, l, addr - READ_ONCE(l->iova), &hint[depth], &p);
+		found = find_piece(ind, l, addr - READ_ONCE(l->iova), &path->hint[depth], &p);
 		if (unlikely(!in_force(ind, seq) || !found))
-			return NULL;
-		*len = min_t(u64, *len, p.left);
-		if (unlikely(!hca_mkey_resolve(&claim, p.key, p.addr, *len, &base, &seq)))
-			return NULL;
-		if (!base->indirect)
-			return hca_mkey_run(base, p.addr - base->iova, write, len);
+			return false;
+		span->len = min_t(u64, span->len, p.left);
+		if (unlikely(!hca_mkey_resolve(&claim, p.key, p.addr, span->len, &base, &seq)))
+			return false;
+		if (!base->indirect) {
+			span->at = hca_mkey_run(base, p.addr - base->iova, write, &span->len);
+			if (m == top && p.rounds)
+				follow(&claim, &p, base, begin, path);
+			return true;
+		}
 		m = base;
 		addr = p.addr;
 	}
-	return NULL;
+	return false;
 }
 
 /* The access itself, not what the key leads to. */
@@ -187,7 +262,7 @@ static bool check_tree(struct hca_claim *claim, const struct hca_mkey *m, u32 se
 		return false;
 	for (i = strided ? 0 : find_entry(l, num, pos, &hint); i < num; i++) {
 		struct hca_mkey *base;
-		struct piece p;
+		struct piece p __uninitialized;
 		u32 base_seq;
 		bool wanted;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Memory keys: who may touch which bytes. */
-#include "hca.h"
+#include "mkey.h"
 
 /* What keys without memory give and take; nobody reads the latter. */
 static const u8 zeroes[4096];
@@ -17,69 +17,20 @@ void hca_mkey_unpublish(struct hca_dev *dev, struct hca_mkey *mkey)
 	hca_table_hide(&dev->mkeys, mkey->key >> 8);
 }
 
-struct hca_mkey *hca_mkey_find(struct hca_dev *dev, u32 key, u32 pdn)
-{
-	struct hca_mkey *m = hca_table_lookup(&dev->mkeys, key >> 8);
-
-	return likely(m && (m->pdn == pdn || m->null)) ? m : NULL;
-}
-
-static bool in_bounds(const struct hca_mkey *m, u64 addr, u64 len)
-{
-	u64 off = addr - m->iova;
-
-	return addr >= m->iova && off <= m->length && len <= m->length - off;
-}
-
-bool hca_mkey_resolve(struct hca_claim *claim, u32 key, u64 addr, u64 len, struct hca_mkey **mkey, u32 *seq)
-{
-	struct hca_mkey *m = hca_mkey_find(claim->dev, key, claim->pdn);
-
-	if (unlikely(!m))
-		return false;
-	*mkey = m;
-	if (m->indirect)
-		return hca_layout_resolve(claim, m, key, addr, len, seq);
-	return m->key == key && !READ_ONCE(m->free) && (m->access & claim->access) == claim->access &&
-	       in_bounds(m, addr, len);
-}
-
-static bool resolve(struct hca_claim *claim, struct hca_sge *sge)
-{
-	return hca_mkey_resolve(claim, sge->key, sge->addr, sge->len, &sge->mkey, &sge->seq);
-}
-
 enum hca_cqe_syndrome hca_sges_resolve(struct hca_claim *claim, struct hca_sge *sges, u32 num)
 {
 	u32 i;
 
 	for (i = 0; i < num; i++)
-		if (!sges[i].data && !resolve(claim, &sges[i]))
+		if (!sges[i].data && !hca_sge_resolve(claim, &sges[i]))
 			return HCA_SYND_LOCAL_PROT;
 	return HCA_SYND_OK;
 }
 
-bool hca_sge_resolve_remote(struct hca_claim *claim, struct hca_sge *sge, u64 addr, u32 rkey, u32 len)
+u8 *hca_mkey_null_run(bool write, u32 *len)
 {
-	sge->addr = addr;
-	sge->len = len;
-	sge->key = rkey;
-	sge->data = NULL;
-	return resolve(claim, sge);
-}
-
-u8 *hca_mkey_run(const struct hca_mkey *m, u64 pos, bool write, u32 *len)
-{
-	u64 block;
-
-	if (unlikely(m->null)) {
-		*len = min_t(u32, *len, sizeof(sink));
-		return write ? sink : (u8 *)zeroes;
-	}
-	pos += m->first_offset;
-	block = pos & ((1ull << m->block_shift) - 1);
-	*len = min_t(u64, *len, (1ull << m->block_shift) - block);
-	return m->blocks[pos >> m->block_shift] + block;
+	*len = min_t(u32, *len, sizeof(sink));
+	return write ? sink : (u8 *)zeroes;
 }
 
 /* Whether @qp may free the key, whose lower bits are @key's. */

@@ -6,7 +6,8 @@
  * where tests, fuzzers and benchmarks drive it.  Nothing under kernel/hca includes anything else of the kernel.
  *
  * Used: fixed-width types, byte order, READ_ONCE()/WRITE_ONCE() and the smp_ barriers, spinlocks, RCU, 64-bit
- * atomic operations on shared memory, a clock, kvzalloc()/kvfree(), per-CPU statistics, string functions.
+ * atomic operations on shared memory, a clock, kvzalloc()/kvfree(), per-CPU statistics, string functions, and
+ * __uninitialized where a local that the hot path fills in by itself would be zeroed first.
  */
 #ifndef HCA_PORT_H
 #define HCA_PORT_H

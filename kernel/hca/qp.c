@@ -24,6 +24,11 @@ void hca_qp_init(struct hca_qp *qp, struct hca_dev *dev, const struct hca_qp_con
 	qp->sq.mask = cfg->sq_slots ? cfg->sq_slots - 1 : 0;
 	qp->sq.dbrec = cfg->dbrec;
 	qp->sq.streams = cfg->streams;
+	qp->sq.req.src_dev = dev;
+	qp->sq.req.src_qpn = cfg->qpn;
+	qp->sq.req.transport = cfg->type;
+	qp->sq.req.recv = &qp->rq.recv;
+	qp->sq.req.owed = &qp->sq.peer_owed;
 
 	spin_lock_init(&qp->rq.lock);
 	qp->rq.buf = cfg->rq_buf;

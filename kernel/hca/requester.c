@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The requester: executes send queues. */
-#include "hca.h"
+#include "counter.h"
+#include "mkey.h"
+#include "route.h"
 
 /* WQEs executed under one set of locks. */
 #define BATCH 16u
@@ -48,48 +50,76 @@ static void fail(struct hca_qp *qp, enum hca_cqe_syndrome synd)
 		hca_qp_fail_requester(qp);
 }
 
-static enum step finish(struct hca_qp *qp, enum hca_cqe_syndrome synd, u8 vendor_err)
+/* Whoever finds the own counter raised finds the responder's raised, too. */
+static void settle(struct hca_sq *sq)
+{
+	hca_settle(&sq->peer_owed);
+	hca_settle(&sq->owed);
+}
+
+static __always_inline bool write_cqe(struct hca_qp *qp, enum hca_cqe_syndrome synd, u8 vendor_err)
+{
+	const struct hca_wqe *wqe = &qp->sq.wqe;
+	const struct hca_completion c = {
+		.opcode = synd ? HCA_CQE_REQ_ERR : HCA_CQE_REQ,
+		.send_op = wqe->op,
+		.syndrome = synd,
+		.vendor_err = vendor_err,
+		.qpn = qp->qpn,
+		.user_index = qp->user_index,
+		.byte_cnt = wqe->length,
+		.wqe_counter = wqe->index,
+	};
+
+	/* The same for whoever finds the CQE. */
+	hca_settle(&qp->sq.peer_owed);
+	return hca_cq_write(qp->send_cq, &c);
+}
+
+static void advance(struct hca_sq *sq)
+{
+	sq->active = false;
+	sq->ci += sq->wqe.bbs;
+}
+
+static enum step finish(struct hca_qp *qp)
 {
 	struct hca_sq *sq = &qp->sq;
-	struct hca_wqe *wqe = &sq->wqe;
-	bool ok = true;
+	const struct hca_wqe *wqe = &sq->wqe;
 
-	sq->active = false;
-	sq->ci += wqe->bbs;
-	if (synd != HCA_SYND_OK || wqe->signaled || qp->all_signaled) {
-		struct hca_completion c = {
-			.opcode = synd ? HCA_CQE_REQ_ERR : HCA_CQE_REQ,
-			.send_op = wqe->op,
-			.syndrome = synd,
-			.vendor_err = vendor_err,
-			.qpn = qp->qpn,
-			.user_index = qp->user_index,
-			.byte_cnt = wqe->length,
-			.wqe_counter = wqe->index,
-		};
-
-		ok = hca_cq_write(qp->send_cq, &c);
-	}
-	hca_count(qp, wqe->class, synd, wqe->length);
-	hca_stats_add(qp->dev->stats, HCA_STAT_WQES, 1);
-	if (unlikely(synd != HCA_SYND_OK))
-		fail(qp, synd);
-	else if (unlikely(!ok))
+	advance(sq);
+	if ((wqe->signaled || qp->all_signaled) && unlikely(!write_cqe(qp, HCA_SYND_OK, 0)))
 		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
+	hca_count_later(&sq->owed, qp, wqe->class, wqe->length);
+	hca_stats_add(qp->dev->stats, HCA_STAT_WQES, 1);
+	return STEP_DONE;
+}
+
+static enum step finish_failed(struct hca_qp *qp, enum hca_cqe_syndrome synd, u8 vendor_err)
+{
+	struct hca_sq *sq = &qp->sq;
+
+	advance(sq);
+	settle(sq);
+	write_cqe(qp, synd, vendor_err);
+	hca_count(qp, sq->wqe.class, synd, sq->wqe.length);
+	hca_stats_add(qp->dev->stats, HCA_STAT_WQES, 1);
+	fail(qp, synd);
 	return STEP_DONE;
 }
 
 static enum step finish_local(struct hca_qp *qp, enum hca_cqe_syndrome synd)
 {
-	if (synd != HCA_SYND_OK)
-		hca_stats_add(qp->dev->stats, HCA_STAT_ERR_LOCAL, 1);
-	return finish(qp, synd, synd ? HCA_VENDOR_LOCAL : 0);
+	if (likely(synd == HCA_SYND_OK))
+		return finish(qp);
+	hca_stats_add(qp->dev->stats, HCA_STAT_ERR_LOCAL, 1);
+	return finish_failed(qp, synd, HCA_VENDOR_LOCAL);
 }
 
 static enum step finish_remote(struct hca_qp *qp, enum hca_cqe_syndrome synd)
 {
 	hca_stats_add(qp->dev->stats, HCA_STAT_ERR_REMOTE, 1);
-	return finish(qp, synd, HCA_VENDOR_REMOTE);
+	return finish_failed(qp, synd, HCA_VENDOR_REMOTE);
 }
 
 static enum step wait_for(struct hca_qp *qp, u64 ns)
@@ -107,7 +137,7 @@ static enum step not_ready(struct hca_qp *qp, u8 timer)
 	if (qp->rnr_retry != 7) {
 		if (!sq->rnr_left) {
 			hca_stats_add(qp->dev->stats, HCA_STAT_ERR_RNR, 1);
-			return finish(qp, HCA_SYND_RNR_RETRY_EXC, HCA_VENDOR_RETRY);
+			return finish_failed(qp, HCA_SYND_RNR_RETRY_EXC, HCA_VENDOR_RETRY);
 		}
 		sq->rnr_left--;
 	}
@@ -124,7 +154,7 @@ static enum step no_response(struct hca_qp *qp)
 	if (sq->expired) {
 		if (!sq->retry_left) {
 			hca_stats_add(qp->dev->stats, HCA_STAT_ERR_RETRY, 1);
-			return finish(qp, HCA_SYND_TRANSPORT_RETRY_EXC, HCA_VENDOR_RETRY);
+			return finish_failed(qp, HCA_SYND_TRANSPORT_RETRY_EXC, HCA_VENDOR_RETRY);
 		}
 		sq->retry_left--;
 	}
@@ -159,16 +189,12 @@ static struct hca_claim local_claim(struct hca_qp *qp, u32 access)
 }
 
 /* Who serves the request.  NULL: nobody is there, or, as @refused says, a device that has no such DCT. */
-static struct hca_qp *find_responder(struct hca_qp *qp, bool *refused)
+static struct hca_qp *find_addressed(struct hca_qp *qp, bool *refused)
 {
 	const struct hca_av *av = &qp->sq.wqe.av;
-	struct hca_dev *dev;
+	struct hca_dev *dev = hca_av_dev(qp, av);
 	struct hca_qp *peer;
 
-	*refused = false;
-	if (qp->type != HCA_QP_UD && qp->type != HCA_QP_DCI)
-		return hca_qp_peer(qp);
-	dev = hca_av_dev(qp, av);
 	if (!dev)
 		return NULL;
 	peer = hca_table_lookup(&dev->qps, av->qpn);
@@ -177,11 +203,19 @@ static struct hca_qp *find_responder(struct hca_qp *qp, bool *refused)
 	return *refused ? NULL : peer;
 }
 
+static inline struct hca_qp *find_responder(struct hca_qp *qp, bool *refused)
+{
+	*refused = false;
+	if (qp->type == HCA_QP_UD || qp->type == HCA_QP_DCI)
+		return find_addressed(qp, refused);
+	return hca_qp_peer(qp);
+}
+
 /* Ends a message that has gone its way, whoever has got it. */
 static enum step finish_sent(struct hca_qp *qp, struct hca_request *req)
 {
 	qp->sq.psn = (qp->sq.psn + req->packets) & 0xffffff;
-	return finish(qp, HCA_SYND_OK, 0);
+	return finish(qp);
 }
 
 /* A datagram on its way, and how many bytes have been offered to receivers. */
@@ -194,7 +228,7 @@ struct datagram {
 static void deliver(struct hca_qp *to, void *arg)
 {
 	struct datagram *d = arg;
-	struct hca_cursor payload;
+	struct hca_cursor payload __uninitialized;
 
 	hca_cursor_init(&payload, d->wqe->sges, d->wqe->num_sge);
 	d->req->payload = &payload;
@@ -228,6 +262,25 @@ static enum step send_datagram(struct hca_qp *qp, struct hca_request *req, u32 *
 	return finish_sent(qp, req);
 }
 
+/* What a responder is to know of the WQE in progress, all its slices alike. */
+static void address(struct hca_qp *qp)
+{
+	const struct hca_wqe *wqe = &qp->sq.wqe;
+	struct hca_request *req = &qp->sq.req;
+
+	req->key = wqe->av.key;
+	req->srqn = wqe->srqn;
+	req->op = wqe->op;
+	req->solicited = wqe->solicited;
+	req->imm = wqe->imm;
+	req->raddr = wqe->raddr;
+	req->rkey = wqe->rkey;
+	req->length = wqe->length;
+	req->packets = packets(qp, wqe->length);
+	req->swap_add = wqe->swap_add;
+	req->compare = wqe->compare;
+}
+
 static enum step send_slice(struct hca_qp *qp, u32 *room)
 {
 	struct hca_sq *sq = &qp->sq;
@@ -237,10 +290,10 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 	bool whole = atomic || qp->type == HCA_QP_UD;
 	bool reply = atomic || wqe->class == HCA_CLASS_READ;
 	u32 length = wqe->length;
-	struct hca_request req;
-	struct hca_cursor local;
+	struct hca_request *req = &sq->req;
+	struct hca_cursor local __uninitialized;
 	enum hca_cqe_syndrome synd;
-	struct hca_claim claim;
+	struct hca_claim claim __uninitialized;
 	struct hca_qp *peer;
 	enum hca_ack ack;
 	bool refused;
@@ -252,42 +305,27 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 	hca_cursor_init(&local, wqe->sges, wqe->num_sge);
 	if (sq->offset)
 		hca_cursor_skip(&local, sq->offset);
-	req.src_dev = qp->dev;
-	req.src_qpn = qp->qpn;
-	req.transport = qp->type;
-	req.key = wqe->av.key;
-	req.srqn = wqe->srqn;
-	req.recv = &qp->rq.recv;
-	req.op = wqe->op;
-	req.first = !sq->offset;
-	req.offset = sq->offset;
-	req.length = length;
-	req.len = whole ? length : min(length - sq->offset, *room);
-	req.last = req.offset + req.len == length;
-	req.solicited = wqe->solicited;
-	req.imm = wqe->imm;
-	req.raddr = wqe->raddr;
-	req.rkey = wqe->rkey;
-	req.psn = sq->psn;
-	req.packets = packets(qp, length);
-	req.swap_add = wqe->swap_add;
-	req.compare = wqe->compare;
-	req.payload = &local;
+	req->first = !sq->offset;
+	req->offset = sq->offset;
+	req->len = whole ? length : min(length - sq->offset, *room);
+	req->last = req->offset + req->len == length;
+	req->psn = sq->psn;
+	req->payload = &local;
 
 	if (qp->type == HCA_QP_UD)
-		return send_datagram(qp, &req, room);
+		return send_datagram(qp, req, room);
 	peer = find_responder(qp, &refused);
 	if (unlikely(refused))
 		return finish_remote(qp, HCA_SYND_REMOTE_INVAL_REQ);
-	ack = likely(peer) ? hca_respond(peer, &req) : HCA_NO_RESPONSE;
+	ack = likely(peer) ? hca_respond(peer, req) : HCA_NO_RESPONSE;
 	/* What gets no answer has been sent all the same; of a message that was dropped, nothing more is. */
 	if (!is_reliable(qp) && ack != HCA_ACK && ack != HCA_PAYLOAD_LOST)
-		return finish_sent(qp, &req);
+		return finish_sent(qp, req);
 	switch (ack) {
 	case HCA_ACK:
 		break;
 	case HCA_ACK_RNR:
-		return not_ready(qp, req.rnr_timer);
+		return not_ready(qp, req->rnr_timer);
 	case HCA_NO_RESPONSE:
 		return no_response(qp);
 	case HCA_NAK_INVALID_REQUEST:
@@ -300,24 +338,24 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 		return finish_local(qp, HCA_SYND_LOCAL_PROT);
 	}
 
-	*room -= min(req.len, *room);
-	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, req.len);
+	*room -= min(req->len, *room);
+	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, req->len);
 	sq->expired = false;
 	sq->retry_left = qp->retry_cnt;
 	sq->rnr_left = qp->rnr_retry;
-	if (!req.last) {
-		sq->offset += req.len;
+	if (!req->last) {
+		sq->offset += req->len;
 		return STEP_MORE;
 	}
 	if (atomic) {
-		struct hca_sge value = { .data = (const u8 *)&req.orig, .len = sizeof(req.orig) };
-		struct hca_cursor from;
+		struct hca_sge value = { .data = (const u8 *)&req->orig, .len = sizeof(req->orig) };
+		struct hca_cursor from __uninitialized;
 
 		hca_cursor_init(&from, &value, 1);
-		if (unlikely(hca_copy(&local, &from, sizeof(req.orig)) != HCA_COPIED))
+		if (unlikely(hca_copy(&local, &from, sizeof(req->orig)) != HCA_COPIED))
 			return finish_local(qp, HCA_SYND_LOCAL_PROT);
 	}
-	return finish_sent(qp, &req);
+	return finish_sent(qp, req);
 }
 
 /*
@@ -330,7 +368,7 @@ static enum step copy_slice(struct hca_qp *qp, u32 *room)
 	struct hca_wqe *wqe = &sq->wqe;
 	u32 len = min_t(u64, wqe->length - sq->offset, *room);
 	struct hca_sge *src = &wqe->sges[0], *dst = &wqe->sges[1];
-	struct hca_cursor from, to;
+	struct hca_cursor from __uninitialized, to __uninitialized;
 	struct hca_claim claim = local_claim(qp, 0);
 	enum hca_cqe_syndrome synd;
 
@@ -364,7 +402,7 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 		return finish_local(qp, wqe->status);
 	if (unlikely(qp->sq.num_failed && has_failed(&qp->sq, wqe->stream))) {
 		hca_stats_add(qp->dev->stats, HCA_STAT_ERR_FLUSH, 1);
-		return finish(qp, HCA_SYND_WR_FLUSH, 0);
+		return finish_failed(qp, HCA_SYND_WR_FLUSH, 0);
 	}
 	switch (wqe->op) {
 	case HCA_OPCODE_NOP:
@@ -386,6 +424,8 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 	default:
 		if (wqe->length > HCA_MAX_MSG)
 			return finish_local(qp, HCA_SYND_LOCAL_LENGTH);
+		if (!qp->sq.offset)
+			address(qp);
 		return send_slice(qp, room);
 	}
 }
@@ -431,9 +471,11 @@ static enum step step(struct hca_qp *qp, u32 *room)
 		}
 		return STEP_EMPTY;
 	case HCA_QPS_SQE:
+		settle(sq);
 		hca_sq_flush(qp);
 		return STEP_EMPTY;
 	case HCA_QPS_ERR:
+		settle(sq);
 		hca_qp_flush(qp);
 		return STEP_EMPTY;
 	default:
@@ -461,6 +503,7 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 				done++;
 		} while ((s == STEP_DONE && done < BATCH && done < budget->wqes && room) ||
 			 (s == STEP_MORE && room));
+		settle(&qp->sq);
 		rcu_read_unlock();
 		spin_unlock(&qp->sq.lock);
 

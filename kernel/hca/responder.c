@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The responder: serves what a peer's requester sends, slice by slice. */
-#include "hca.h"
+#include "counter.h"
+#include "mkey.h"
+#include "route.h"
 
 /*
  * Where a request is wrong, a connection ends.  A DCT goes on with others; on UC the request is dropped.
@@ -95,15 +97,19 @@ static bool remote(struct hca_qp *qp, const struct place *at, const struct hca_r
 	/* On XRC, memory is in the domain of the SRQ. */
 	struct hca_claim claim = claim_for(qp, req, qp->type == HCA_QP_XRC_TGT ? at->pdn : qp->pdn, access);
 
-	return hca_sge_resolve_remote(&claim, sge, req->raddr, req->rkey, req->length);
+	sge->addr = req->raddr;
+	sge->len = req->length;
+	sge->key = req->rkey;
+	sge->data = NULL;
+	return hca_sge_resolve(&claim, sge);
 }
 
 static enum hca_ack respond_write(struct hca_qp *qp, const struct place *at, struct hca_request *req)
 {
 	bool imm = req->op == HCA_OPCODE_RDMA_WRITE_IMM;
 	enum hca_copied copied;
-	struct hca_cursor to;
-	struct hca_sge sge;
+	struct hca_cursor to __uninitialized;
+	struct hca_sge sge __uninitialized;
 
 	if (!(qp->access & HCA_ACCESS_REMOTE_WRITE))
 		return refuse_request(qp, HCA_CLASS_REMOTE_WRITE);
@@ -130,7 +136,7 @@ static enum hca_ack respond_write(struct hca_qp *qp, const struct place *at, str
 			  req->length);
 		return ack;
 	}
-	hca_count(qp, HCA_CLASS_REMOTE_WRITE, HCA_SYND_OK, req->length);
+	hca_count_later(req->owed, qp, HCA_CLASS_REMOTE_WRITE, req->length);
 	return HCA_ACK;
 }
 
@@ -150,7 +156,7 @@ static u8 receive_opcode(u8 op)
 static enum hca_copied put_grh(struct hca_cursor *to, const u8 *grh)
 {
 	struct hca_sge sge = { .data = grh, .len = HCA_GRH_BYTES };
-	struct hca_cursor from;
+	struct hca_cursor from __uninitialized;
 
 	hca_cursor_init(&from, &sge, 1);
 	return hca_copy(to, &from, HCA_GRH_BYTES);
@@ -162,7 +168,7 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 	struct hca_recv *recv = at->recv;
 	struct hca_claim claim = claim_for(qp, req, at->pdn, HCA_ACCESS_LOCAL_WRITE);
 	enum hca_copied copied = HCA_COPIED;
-	struct hca_cursor to;
+	struct hca_cursor to __uninitialized;
 
 	if (!recv->active && !hca_recv_take(qp, at->srq, recv))
 		return no_receive(qp, req);
@@ -194,8 +200,8 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 static enum hca_ack respond_read(struct hca_qp *qp, const struct place *at, struct hca_request *req)
 {
 	enum hca_copied copied;
-	struct hca_cursor from;
-	struct hca_sge sge;
+	struct hca_cursor from __uninitialized;
+	struct hca_sge sge __uninitialized;
 
 	if (!(qp->access & HCA_ACCESS_REMOTE_READ) || !qp->max_dest_rd_atomic)
 		return refuse_request(qp, HCA_CLASS_REMOTE_READ);
@@ -211,13 +217,13 @@ static enum hca_ack respond_read(struct hca_qp *qp, const struct place *at, stru
 			return refuse_access(qp, HCA_CLASS_REMOTE_READ);
 	}
 	if (req->last)
-		hca_count(qp, HCA_CLASS_REMOTE_READ, HCA_SYND_OK, req->length);
+		hca_count_later(req->owed, qp, HCA_CLASS_REMOTE_READ, req->length);
 	return HCA_ACK;
 }
 
 static enum hca_ack respond_atomic(struct hca_qp *qp, const struct place *at, struct hca_request *req)
 {
-	struct hca_sge sge;
+	struct hca_sge sge __uninitialized;
 	u64 *word;
 
 	if (!(qp->access & HCA_ACCESS_REMOTE_ATOMIC) || !qp->max_dest_rd_atomic || req->raddr & 7)
@@ -231,13 +237,13 @@ static enum hca_ack respond_atomic(struct hca_qp *qp, const struct place *at, st
 		req->orig = hca_cmpxchg64(word, req->compare, req->swap_add);
 	else
 		req->orig = hca_fetch_add64(word, req->swap_add);
-	hca_count(qp, HCA_CLASS_REMOTE_ATOMIC, HCA_SYND_OK, sizeof(*word));
+	hca_count_later(req->owed, qp, HCA_CLASS_REMOTE_ATOMIC, sizeof(*word));
 	return HCA_ACK;
 }
 
 static bool can_receive(u8 state)
 {
-	return state == HCA_QPS_RTR || state == HCA_QPS_RTS || state == HCA_QPS_SQD || state == HCA_QPS_SQE;
+	return 1u << state & (1u << HCA_QPS_RTR | 1u << HCA_QPS_RTS | 1u << HCA_QPS_SQD | 1u << HCA_QPS_SQE);
 }
 
 /* Whom a requester of each type talks to. */
@@ -291,7 +297,7 @@ static bool find_place(struct hca_qp *qp, const struct hca_request *req, struct 
 
 static enum hca_ack respond(struct hca_qp *qp, struct hca_request *req)
 {
-	struct place at;
+	struct place at __uninitialized;
 
 	if (qp->type == HCA_QP_DCT && req->key != qp->key)
 		return refuse_access(qp, HCA_CLASS_NONE);

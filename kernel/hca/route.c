@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Who is at the other end of a connection. */
-#include "hca.h"
+#include "route.h"
 
-static struct hca_dev *find_route(struct hca_qp *qp)
+struct hca_dev *hca_find_route(struct hca_qp *qp)
 {
 	struct hca_dev *dev;
 	u32 gen;
@@ -15,20 +15,6 @@ static struct hca_dev *find_route(struct hca_qp *qp)
 	smp_store_release(&qp->peer_gen, gen);
 	spin_unlock(&qp->route_lock);
 	return dev;
-}
-
-struct hca_dev *hca_qp_peer_dev(struct hca_qp *qp)
-{
-	/*
-	 * A device that goes away raises the generation and then waits for a grace period: in this RCU read
-	 * section, what belongs to the current generation is alive.
-	 */
-	u32 gen = READ_ONCE(*qp->dev->fabric_gen);
-
-	/* Pairs with the release in find_route(). */
-	if (likely(smp_load_acquire(&qp->peer_gen) == gen))
-		return READ_ONCE(qp->peer_dev);
-	return find_route(qp);
 }
 
 struct hca_dev *hca_av_dev(struct hca_qp *qp, const struct hca_av *av)
@@ -45,11 +31,4 @@ struct hca_dev *hca_av_dev(struct hca_qp *qp, const struct hca_av *av)
 	memcpy(sq->av_gid, av->gid, sizeof(av->gid));
 	memcpy(sq->av_mac, av->mac, sizeof(av->mac));
 	return sq->av_dev;
-}
-
-struct hca_qp *hca_qp_peer(struct hca_qp *qp)
-{
-	struct hca_dev *dev = hca_qp_peer_dev(qp);
-
-	return likely(dev) ? hca_table_lookup(&dev->qps, qp->dest_qpn) : NULL;
 }

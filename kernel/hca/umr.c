@@ -4,7 +4,7 @@
  *
  * The entries are read into the layout that is not in force; whatever is wrong with them, the key stays as it was.
  */
-#include "hca.h"
+#include "mkey.h"
 
 #define MAX_PIECE 0x80000000u
 

@@ -18,6 +18,7 @@ static const struct hca_opcode_info {
 	u8 class;
 } opcodes[HCA_OPCODE_COUNT] = {
 	[HCA_OPCODE_NOP]	     = { KNOWN, HCA_CLASS_NONE },
+	[HCA_OPCODE_LOCAL_INVAL]     = { KNOWN, HCA_CLASS_NONE },
 	[HCA_OPCODE_SEND_INVAL]	     = { KNOWN | SEG_DATA, HCA_CLASS_SEND },
 	[HCA_OPCODE_SEND]	     = { KNOWN | SEG_DATA, HCA_CLASS_SEND },
 	[HCA_OPCODE_SEND_IMM]	     = { KNOWN | SEG_DATA, HCA_CLASS_SEND },
@@ -28,9 +29,25 @@ static const struct hca_opcode_info {
 					 HCA_CLASS_ATOMIC },
 	[HCA_OPCODE_ATOMIC_FA]	     = { KNOWN | SEG_RADDR | SEG_ATOMIC | SEG_DATA | SEG_WRITTEN,
 					 HCA_CLASS_ATOMIC },
-	[HCA_OPCODE_LOCAL_INVAL]     = { KNOWN, HCA_CLASS_NONE },
 	[HCA_OPCODE_UMR]	     = { KNOWN | SEG_UMR, HCA_CLASS_UMR },
 	[HCA_OPCODE_MMO]	     = { KNOWN | SEG_MMO, HCA_CLASS_MEMCPY },
+};
+
+/* What each transport can send. */
+#define DATAGRAM   (BIT_ULL(HCA_OPCODE_NOP) | BIT_ULL(HCA_OPCODE_SEND) | BIT_ULL(HCA_OPCODE_SEND_IMM))
+#define UNRELIABLE (DATAGRAM | BIT_ULL(HCA_OPCODE_RDMA_WRITE) | BIT_ULL(HCA_OPCODE_RDMA_WRITE_IMM))
+#define RELIABLE   (UNRELIABLE | BIT_ULL(HCA_OPCODE_SEND_INVAL) | BIT_ULL(HCA_OPCODE_RDMA_READ) | \
+		    BIT_ULL(HCA_OPCODE_ATOMIC_CS) | BIT_ULL(HCA_OPCODE_ATOMIC_FA))
+#define LOCAL	   (BIT_ULL(HCA_OPCODE_UMR) | BIT_ULL(HCA_OPCODE_LOCAL_INVAL))
+
+static const u64 sendable[HCA_QP_TYPES] = {
+	[HCA_QP_RC]	 = RELIABLE | LOCAL | BIT_ULL(HCA_OPCODE_MMO),
+	[HCA_QP_UC]	 = UNRELIABLE | LOCAL,
+	[HCA_QP_UD]	 = DATAGRAM,
+	[HCA_QP_XRC_INI] = RELIABLE | LOCAL,
+	[HCA_QP_DCI]	 = RELIABLE | BIT_ULL(HCA_OPCODE_MMO),
+	[HCA_QP_XRC_TGT] = BIT_ULL(HCA_OPCODE_NOP),
+	[HCA_QP_DCT]	 = BIT_ULL(HCA_OPCODE_NOP),
 };
 
 static const struct hca_opcode_info *info(u8 op)
@@ -154,39 +171,6 @@ static bool decode_umr(struct hca_wqe *wqe, const u8 *p, const u8 *end)
 	return head + entries * HCA_WQE_DS <= (size_t)(end - p);
 }
 
-/* What each transport can send. */
-static bool can_send(u8 type, u8 op)
-{
-	const u64 datagram = BIT_ULL(HCA_OPCODE_SEND) | BIT_ULL(HCA_OPCODE_SEND_IMM);
-	const u64 local = BIT_ULL(HCA_OPCODE_UMR) | BIT_ULL(HCA_OPCODE_LOCAL_INVAL);
-	const u64 unreliable = datagram | BIT_ULL(HCA_OPCODE_RDMA_WRITE) | BIT_ULL(HCA_OPCODE_RDMA_WRITE_IMM);
-	const u64 reliable = unreliable | BIT_ULL(HCA_OPCODE_SEND_INVAL) | BIT_ULL(HCA_OPCODE_RDMA_READ) |
-			     BIT_ULL(HCA_OPCODE_ATOMIC_CS) | BIT_ULL(HCA_OPCODE_ATOMIC_FA);
-	const u64 mmo = BIT_ULL(HCA_OPCODE_MMO);
-	u64 ops;
-
-	switch (type) {
-	case HCA_QP_RC:
-		ops = reliable | local | mmo;
-		break;
-	case HCA_QP_UC:
-		ops = unreliable | local;
-		break;
-	case HCA_QP_UD:
-		ops = datagram;
-		break;
-	case HCA_QP_XRC_INI:
-		ops = reliable | local;
-		break;
-	case HCA_QP_DCI:
-		ops = reliable | mmo;
-		break;
-	default:
-		ops = 0;
-	}
-	return op == HCA_OPCODE_NOP || ops & BIT_ULL(op);
-}
-
 /* The address that a datagram or a DC request brings along, or the SRQ that one of XRC does; NULL: it is not there. */
 static const u8 *decode_address(u8 type, struct hca_wqe *wqe, const u8 *p, const u8 *end)
 {
@@ -220,25 +204,23 @@ static const u8 *decode_address(u8 type, struct hca_wqe *wqe, const u8 *p, const
 	}
 }
 
-static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
+static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 segs, u32 qpn_ds)
 {
-	const struct hca_wqe_ctrl *ctrl = (const void *)wqe->raw;
-	const struct hca_opcode_info *i = info(wqe->op);
-	const u8 *p = wqe->raw + sizeof(*ctrl);
-	const u8 *end = wqe->raw + ds * HCA_WQE_DS;
+	const u8 *p = wqe->raw + sizeof(struct hca_wqe_ctrl);
+	const u8 *end = wqe->raw + wqe->size;
 
-	if (!(i->segs & KNOWN) || be32_to_cpu(ctrl->qpn_ds) >> 8 != qp->qpn || !can_send(qp->type, wqe->op))
+	if (unlikely(qpn_ds >> 8 != qp->qpn || !(segs & KNOWN) || !(sendable[qp->type] >> wqe->op & 1)))
 		return false;
-	if (i->segs & SEG_UMR)
+	if (segs & SEG_UMR)
 		return decode_umr(wqe, p, end);
-	if (i->segs & SEG_MMO)
+	if (segs & SEG_MMO)
 		return decode_mmo(wqe, p, end);
-	if (i->segs & SEG_DATA) {
+	if (segs & SEG_DATA) {
 		p = decode_address(qp->type, wqe, p, end);
 		if (!p)
 			return false;
 	}
-	if (i->segs & SEG_RADDR) {
+	if (segs & SEG_RADDR) {
 		const struct hca_wqe_raddr *r = (const void *)p;
 
 		p += sizeof(*r);
@@ -247,7 +229,7 @@ static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
 		wqe->raddr = be64_to_cpu(r->raddr);
 		wqe->rkey = be32_to_cpu(r->rkey);
 	}
-	if (i->segs & SEG_ATOMIC) {
+	if (segs & SEG_ATOMIC) {
 		const struct hca_wqe_atomic *a = (const void *)p;
 
 		p += sizeof(*a);
@@ -256,22 +238,25 @@ static bool decode(struct hca_qp *qp, struct hca_wqe *wqe, u32 ds)
 		wqe->swap_add = be64_to_cpu(a->swap_add);
 		wqe->compare = be64_to_cpu(a->compare);
 	}
-	return !(i->segs & SEG_DATA) || decode_data(wqe, p, end, i->segs & SEG_WRITTEN);
+	return !(segs & SEG_DATA) || decode_data(wqe, p, end, segs & SEG_WRITTEN);
 }
 
 void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe)
 {
 	struct hca_sq *sq = &qp->sq;
 	const struct hca_wqe_ctrl *ctrl = (const void *)wqe->raw;
-	u32 ds;
-	u8 i;
+	const struct hca_opcode_info *i;
+	u32 qpn_ds, ds;
+	u8 n;
 
 	copy_slot(wqe->raw, slot(sq, sq->ci), HCA_WQE_BB);
-	ds = be32_to_cpu(ctrl->qpn_ds) & HCA_WQE_MAX_DS;
+	qpn_ds = be32_to_cpu(ctrl->qpn_ds);
+	ds = qpn_ds & HCA_WQE_MAX_DS;
 	wqe->index = sq->ci;
 	wqe->size = ds * HCA_WQE_DS;
 	wqe->op = be32_to_cpu(ctrl->opmod_idx_opcode) & 0xff;
-	wqe->class = info(wqe->op)->class;
+	i = info(wqe->op);
+	wqe->class = i->class;
 	wqe->signaled = ctrl->fm_ce_se & HCA_WQE_CQ_UPDATE;
 	wqe->solicited = ctrl->fm_ce_se & HCA_WQE_SOLICITED;
 	wqe->imm = ctrl->imm;
@@ -284,8 +269,8 @@ void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe)
 		wqe->bbs = 1;
 		return;
 	}
-	for (i = 1; i < wqe->bbs; i++)
-		copy_slot(wqe->raw + i * HCA_WQE_BB, slot(sq, sq->ci + i), HCA_WQE_BB);
-	if (likely(decode(qp, wqe, ds)))
+	for (n = 1; n < wqe->bbs; n++)
+		copy_slot(wqe->raw + n * HCA_WQE_BB, slot(sq, sq->ci + n), HCA_WQE_BB);
+	if (likely(decode(qp, wqe, i->segs, qpn_ds)))
 		wqe->status = HCA_SYND_OK;
 }

@@ -16,6 +16,7 @@ extern "C" {
 #undef __aligned
 #undef __packed
 #undef __cold
+#undef __uninitialized
 #undef __user
 #undef __force
 #undef BIT

@@ -59,6 +59,11 @@ typedef unsigned int gfp_t;
 #define __maybe_unused	 __attribute__((unused))
 #define __always_unused	 __attribute__((unused))
 #define __cold		 __attribute__((cold))
+#if defined(__clang__) || __GNUC__ >= 12
+#define __uninitialized	 __attribute__((uninitialized))
+#else
+#define __uninitialized
+#endif
 #define noinline	 __attribute__((noinline))
 #define likely(x)	 __builtin_expect(!!(x), 1)
 #define unlikely(x)	 __builtin_expect(!!(x), 0)

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Counters are raised a batch at a time; nobody may be able to tell by what else he sees.
+#include "pair.hpp"
+
+#include <atomic>
+#include <thread>
+
+using namespace world;
+
+namespace {
+
+struct Counted : Pair {
+	Counted(const PairOptions &o = {.connect = false})
+	    : Pair(o), sent(w.add_counter(da)), arrived(w.add_counter(db))
+	{
+		EXPECT_EQ(a.attach(sent, 1u << HCA_CLASS_WRITE | 1u << HCA_CLASS_READ), 0);
+		EXPECT_EQ(b.attach(arrived, 1u << HCA_CLASS_REMOTE_WRITE | 1u << HCA_CLASS_REMOTE_READ), 0);
+		b.connect(a);
+		a.connect(b);
+		w.settle();
+		mb.accept(0, mb.size());
+	}
+	Wqe write(bool signaled)
+	{
+		return Wqe::write(kb.addr(), kb.key()).sge(ka.sge(0, 8)).signaled(signaled);
+	}
+	~Counted() { mb.accept(0, 8); }
+	Counter &sent, &arrived;
+};
+
+} // namespace
+
+TEST(Batch, ManyRequestsOfADoorbellAreAllCounted)
+{
+	Counted p;
+	for (int i = 0; i < 30; i++)
+		p.a.stage(p.write(false));
+	p.a.ring();
+	p.w.settle();
+	EXPECT_EQ(p.sent.comp(), 30u);
+	EXPECT_EQ(p.arrived.comp(), 30u);
+}
+
+TEST(Batch, AnArmedCounterRaisesOneEventForItsRequests)
+{
+	Counted p;
+	hca_counter_arm(p.arrived.hca(), true);
+	for (int i = 0; i < 8; i++)
+		p.a.stage(p.write(false));
+	p.a.ring();
+	EXPECT_EQ(p.w.count_events({Told::CounterEvent, &p.arrived}), 1u);
+	EXPECT_EQ(p.arrived.comp(), 8u);
+}
+
+TEST(Batch, WhenTheEventComesTheCounterHasTheBatch)
+{
+	Counted p;
+	u64 seen = 0;
+	hca_counter_arm(p.sent.hca(), true);
+	p.w.on_event = [&](const Event &e) {
+		if (e.what == Told::CounterEvent && e.who == &p.sent) {
+			seen = p.sent.comp();
+			EXPECT_EQ(p.arrived.comp(), seen);
+		}
+	};
+	for (int i = 0; i < 5; i++)
+		p.a.stage(p.write(false));
+	p.a.ring();
+	EXPECT_EQ(seen, 5u);
+	p.w.on_event = nullptr;
+}
+
+TEST(Batch, SuccessesAreCountedBeforeTheErrorThatEndsThem)
+{
+	Counted p;
+	u64 before = ~0ull;
+	p.w.on_event = [&](const Event &e) {
+		if (e.what == Told::CounterEvent && p.sent.err() == 1 && before == ~0ull)
+			before = p.sent.comp();
+	};
+	hca_counter_arm(p.sent.hca(), true);
+	for (int i = 0; i < 5; i++)
+		p.a.stage(p.write(false));
+	p.a.stage(Wqe::write(p.kb.addr(), p.kb.key()).sge({1, 8, 0x77}));
+	p.a.ring();
+	p.w.settle();
+	EXPECT_EQ(before, 5u);
+	EXPECT_EQ(p.sent.comp(), 5u);
+	EXPECT_EQ(p.arrived.comp(), 5u);
+	p.w.on_event = nullptr;
+}
+
+TEST(Batch, RequestsOfTwoCountersInTurnReachBoth)
+{
+	Pair p({.connect = false});
+	Counter &writes = p.w.add_counter(p.da), &reads = p.w.add_counter(p.da, true);
+	ASSERT_EQ(p.a.attach(writes, 1u << HCA_CLASS_WRITE), 0);
+	ASSERT_EQ(p.a.attach(reads, 1u << HCA_CLASS_READ), 0);
+	p.b.connect(p.a);
+	p.a.connect(p.b);
+	p.w.settle();
+	for (int i = 0; i < 10; i++) {
+		p.a.stage(Wqe::write(p.kb.addr(), p.kb.key()).sge(p.ka.sge(0, 8)).signaled(false));
+		p.a.stage(Wqe::read(p.kb.addr(), p.kb.key()).sge(p.ka.sge(64, 16)).signaled(false));
+	}
+	p.a.ring();
+	p.w.settle();
+	EXPECT_EQ(writes.comp(), 10u);
+	EXPECT_EQ(reads.comp(), 160u);
+	p.ma.accept(64, 16);
+	p.mb.accept(0, 8);
+}
+
+TEST(Batch, WhoSeesACompletionFindsThePeersCounterRaised)
+{
+	Counted p({.connect = false, .cq_entries = 4096});
+	constexpr u32 rounds = 400, batch = 16;
+	std::atomic<u32> completed{0};
+	u64 bad = 0;
+	/* Every second request says that it is done. */
+	std::thread reader([&] {
+		while (completed < rounds * batch / 2) {
+			if (!p.ca.poll()) {
+				std::this_thread::yield();
+				continue;
+			}
+			completed++;
+			bad += p.arrived.comp() < completed * 2;
+		}
+	});
+	for (u32 i = 0; i < rounds; i++) {
+		for (u32 n = 0; n < batch; n++)
+			p.a.stage(p.write(n & 1));
+		p.a.ring();
+		while (p.w.run_one())
+			;
+	}
+	reader.join();
+	EXPECT_EQ(bad, 0u);
+	EXPECT_EQ(p.sent.comp(), rounds * batch);
+}
