@@ -13,6 +13,9 @@ namespace {
 
 constexpr u32 batch = 16;
 constexpr LinkOptions pages{.block_shift = 12};
+// Where a request's own cost does not count any more: what is left are the copying and the turns of 64 KiB.
+constexpr u32 long_bytes = 1024 * 1024;
+constexpr LinkOptions long_memory{.memory = 2 * size_t{long_bytes}};
 
 void executed(benchmark::State &state, u32 requests, u64 bytes)
 {
@@ -81,6 +84,14 @@ void gather_4k(benchmark::State &s)
 {
 	requests(s, 1, large, [](Link &l) { return l.gather(4096); });
 }
+void write_1m(benchmark::State &s)
+{
+	requests(s, 1, long_bytes, [](Link &l) { return l.write(long_bytes); }, long_memory);
+}
+void gather_4k_1m(benchmark::State &s)
+{
+	requests(s, 1, long_bytes, [](Link &l) { return l.gather(4096, long_bytes); }, long_memory);
+}
 void gather_list(benchmark::State &s)
 {
 	requests(s, 1, large, [](Link &l) { return l.gather_list(32); });
@@ -109,15 +120,23 @@ void counter(benchmark::State &s)
 		std::memcpy(to + i * 64, from + i * stride, 64);
 }
 
-void memcpy_64k(benchmark::State &s)
+void plain_memcpy(benchmark::State &s, const LinkOptions &options, size_t bytes)
 {
-	Link link;
+	Link link(options);
 
 	for (auto _ : s) {
-		std::memcpy(link.remote(), link.local(), large);
+		std::memcpy(link.remote(), link.local(), bytes);
 		benchmark::ClobberMemory();
 	}
-	executed(s, 1, large);
+	executed(s, 1, bytes);
+}
+void memcpy_64k(benchmark::State &s)
+{
+	plain_memcpy(s, {}, large);
+}
+void memcpy_1m(benchmark::State &s)
+{
+	plain_memcpy(s, long_memory, long_bytes);
 }
 
 void memcpy_64k_pages(benchmark::State &s)
@@ -132,15 +151,15 @@ void memcpy_64k_pages(benchmark::State &s)
 	executed(s, 1, large);
 }
 
-void loop(benchmark::State &s, size_t block)
+void loop(benchmark::State &s, size_t block, const LinkOptions &options = {}, size_t bytes = large)
 {
-	Link link;
+	Link link(options);
 
 	for (auto _ : s) {
-		copy_blocks(link.remote(), link.local(), block, 2 * block, large / block);
+		copy_blocks(link.remote(), link.local(), block, 2 * block, bytes / block);
 		benchmark::ClobberMemory();
 	}
-	executed(s, 1, large);
+	executed(s, 1, bytes);
 }
 void loop_64(benchmark::State &s)
 {
@@ -159,6 +178,10 @@ void loop_64_fixed(benchmark::State &s)
 void loop_4k(benchmark::State &s)
 {
 	loop(s, 4096);
+}
+void loop_4k_1m(benchmark::State &s)
+{
+	loop(s, 4096, long_memory, long_bytes);
 }
 void loop_list(benchmark::State &s)
 {
@@ -227,6 +250,10 @@ BENCHMARK(loop_64)->Name("loop/gather_64");
 BENCHMARK(loop_64_fixed)->Name("loop/gather_64_fixed");
 BENCHMARK(gather_4k)->Name("hca/gather_4k");
 BENCHMARK(loop_4k)->Name("loop/gather_4k");
+BENCHMARK(write_1m)->Name("hca/write_1m");
+BENCHMARK(memcpy_1m)->Name("memcpy/1m");
+BENCHMARK(gather_4k_1m)->Name("hca/gather_4k_1m");
+BENCHMARK(loop_4k_1m)->Name("loop/gather_4k_1m");
 BENCHMARK(gather_list)->Name("hca/gather_list");
 BENCHMARK(loop_list)->Name("loop/gather_list");
 BENCHMARK(build_one)->Name("builder/write");

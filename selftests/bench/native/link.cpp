@@ -115,17 +115,17 @@ Wqe Link::write_from(u32 key, u32 bytes)
 	return Wqe::write(kb_.addr(), kb_.key()).sge({0, bytes, key});
 }
 
-Wqe Link::gather(u32 block)
+Wqe Link::gather(u32 block, u32 bytes)
 {
 	const Block piece{ka_.addr(), static_cast<u16>(block), static_cast<u16>(block), ka_.key()};
 
-	run_one(Wqe::umr_pattern(gathered_.key(), large / block, std::span(&piece, 1)));
-	return write_from(gathered_.current_key(), large);
+	run_one(Wqe::umr_pattern(gathered_.key(), bytes / block, std::span(&piece, 1)));
+	return write_from(gathered_.current_key(), bytes);
 }
 
 Wqe Link::gather_list(u32 pieces)
 {
-	std::array<Sge, 64> list;
+	std::array<Sge, 32> list;
 	const u32 bytes = large / pieces;
 
 	for (u32 i = 0; i < pieces; i++)

@@ -34,9 +34,9 @@ public:
 	world::Wqe read(u32 bytes);
 	world::Wqe send(u32 bytes);
 	world::Wqe fetch_add();
-	// A write of 64 KiB from a key that gathers blocks of so many bytes out of twice as many.
-	world::Wqe gather(u32 block);
-	// The same from a list of pieces, 64 at most.
+	// A write from a key that gathers blocks of so many bytes out of twice as many.
+	world::Wqe gather(u32 block, u32 bytes = 64 * 1024);
+	// 64 KiB from a list of pieces, 32 at most.
 	world::Wqe gather_list(u32 pieces);
 
 	hca_qp *requester() { return a_.hca(); }
