@@ -810,7 +810,7 @@ struct hca_wqe {
  * @packets: packet numbers the whole message takes
  * @swap_add: atomic operand
  * @compare: atomic operand
- * @owed: what the responder's counter is to get, at the latest before the requester says that the request is done
+ * @owed: what the responder's counter is to get, at the latest before either side is told of a completion
  * @payload: where the bytes come from, or go to for a READ; advanced only on ACK
  * @orig: reply to an atomic
  * @rnr_timer: reply to HCA_ACK_RNR, code of the time to wait

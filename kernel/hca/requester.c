@@ -86,12 +86,17 @@ static enum step finish(struct hca_qp *qp)
 {
 	struct hca_sq *sq = &qp->sq;
 	const struct hca_wqe *wqe = &sq->wqe;
+	bool ok = true;
 
 	advance(sq);
-	if ((wqe->signaled || qp->all_signaled) && unlikely(!write_cqe(qp, HCA_SYND_OK, 0)))
-		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
+	if (wqe->signaled || qp->all_signaled)
+		ok = write_cqe(qp, HCA_SYND_OK, 0);
 	hca_count_later(&sq->owed, qp, wqe->class, wqe->length);
 	hca_stats_add(qp->dev->stats, HCA_STAT_WQES, 1);
+	if (unlikely(!ok)) {
+		settle(sq);
+		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
+	}
 	return STEP_DONE;
 }
 
@@ -466,6 +471,7 @@ static enum step step(struct hca_qp *qp, u32 *room)
 		if (sq->active)
 			break;
 		if (!sq->drained) {
+			settle(sq);
 			sq->drained = true;
 			qp->dev->ops->qp_event(qp, HCA_EVENT_SQ_DRAINED);
 		}

@@ -130,8 +130,11 @@ static enum hca_ack respond_write(struct hca_qp *qp, const struct place *at, str
 	if (!req->last)
 		return HCA_ACK;
 	if (imm) {
-		enum hca_ack ack = complete_receive(qp, at, req, HCA_CQE_RESP_WR_IMM);
+		enum hca_ack ack;
 
+		/* Who sees it finds the writes before it counted. */
+		hca_settle(req->owed);
+		ack = complete_receive(qp, at, req, HCA_CQE_RESP_WR_IMM);
 		hca_count(qp, HCA_CLASS_REMOTE_WRITE, ack == HCA_ACK ? HCA_SYND_OK : HCA_SYND_REMOTE_OP,
 			  req->length);
 		return ack;
@@ -313,6 +316,8 @@ static enum hca_ack respond(struct hca_qp *qp, struct hca_request *req)
 	case HCA_OPCODE_ATOMIC_FA:
 		return respond_atomic(qp, &at, req);
 	default:
+		/* Likewise. */
+		hca_settle(req->owed);
 		return respond_send(qp, &at, req);
 	}
 }
