@@ -3,6 +3,7 @@
 #include "bench.hpp"
 
 #include <csignal>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,13 +27,28 @@ namespace {
 	for (;;) {
 		const unsigned n = q.take();
 		for (unsigned i = 0; i < n; i++) {
-			const char one = 1;
-			if (write(ready, &one, 1) != 1)
+			const int64_t now = Clock::now().time_since_epoch().count();
+			if (write(ready, &now, sizeof(now)) != sizeof(now))
 				_exit(0);
 			q.write(0, static_cast<uint32_t>(message));
 		}
 		usleep(1000);
 	}
+}
+
+// When the stream's next message has ended.
+Clock::time_point next_end(int fd)
+{
+	int64_t when = 0;
+	if (read(fd, &when, sizeof(when)) != sizeof(when))
+		fail("the stream has ended", EIO);
+	return Clock::time_point(Clock::duration(when));
+}
+
+bool has_more(int fd)
+{
+	pollfd p{.fd = fd, .events = POLLIN, .revents = 0};
+	return ::poll(&p, 1, 0) == 1;
 }
 
 std::vector<double> latencies(Queues &q, double seconds)
@@ -85,16 +101,17 @@ void fairness(Context &c, const std::string &device, double seconds, size_t mess
 		}
 	}
 	close(ends[1]);
-	char sink[16];
-	if (read(ends[0], sink, 1) != 1)
-		fail("the stream has ended", EIO);
-	const auto start = Clock::now();
+	const auto first = next_end(ends[0]);
 	measure(q, seconds, "_beside");
 	// At least one more message, to say how fast it goes.
-	ssize_t n = read(ends[0], sink, sizeof(sink));
-	if (n < 1)
-		fail("the stream has ended", EIO);
-	say("stream_mib_s", static_cast<double>(n) * static_cast<double>(message) / (1 << 20) / since(start));
+	unsigned n = 0;
+	Clock::time_point last;
+	do {
+		last = next_end(ends[0]);
+		n++;
+	} while (has_more(ends[0]));
+	say("stream_mib_s",
+	    n * static_cast<double>(message) / (1 << 20) / std::chrono::duration<double>(last - first).count());
 	kill(child, SIGKILL);
 	waitpid(child, nullptr, 0);
 	close(ends[0]);
