@@ -159,13 +159,20 @@ static void end_turn(struct tally_engine *e, struct tally_qp *qp, bool more)
 	}
 }
 
-/* A bounded number of turns; returns whether there was one. */
+/*
+ * A bounded number of turns; returns whether there was one.  Posters of polled pages wait as long as this takes,
+ * small requests behind huge ones of others: while there are such pages, it is one slice.
+ */
 static bool run_queued(struct tally_engine *e)
 {
-	u32 turns;
+	bool polling = tally_poller_wanted(&e->poller);
+	u32 turns, most = polling ? 1 : TURNS;
 
-	for (turns = 0; turns < TURNS; turns++) {
-		struct hca_budget budget = { .wqes = READ_ONCE(turn_wqes), .bytes = READ_ONCE(turn_bytes) };
+	for (turns = 0; turns < most; turns++) {
+		struct hca_budget budget = {
+			.wqes = READ_ONCE(turn_wqes),
+			.bytes = polling ? min(READ_ONCE(turn_bytes), HCA_SLICE) : READ_ONCE(turn_bytes),
+		};
 		bool timer_due = false;
 		struct tally_qp *qp = begin_turn(e, &timer_due);
 
