@@ -115,8 +115,12 @@ def builders(what, per_doorbell):
                  ("builders", TALLY, f"{what}_work_queue_{per_doorbell}"))
 
 
-def native(name):
-    return lambda view: view(name, NATIVE, "ns")
+def native(name, requests=1):
+    """Of one request; the time that was measured is of so many."""
+    def value(view):
+        ns = view(name, NATIVE, "ns")
+        return None if ns is None else ns / requests
+    return value
 
 
 def native_ratio(reference, name):
@@ -162,10 +166,17 @@ ROWS = (
     Row("its wake-ups in 10 s", 0, lambda v: v("idle", TALLY, "wakeups"), most=True),
     Row("1 GiB within tmpfs, rate of tally copy / cp", 0.5,
         ratio(("cp", CPU, "seconds"), ("tally_copy", TALLY, "seconds"))),
-    Row("native: an 8-byte WRITE with CQE and counters", 60, native("hca/write_8"), most=True, unit=" ns"),
+    Row("native: an 8-byte WRITE with CQE and counters, one a doorbell", 60, native("hca/write_8"), most=True, unit=" ns"),
+    Row("native: the same, 16 a doorbell", 60, native("hca/write_8_batch", 16), most=True, unit=" ns"),
     Row("native: 64 KiB WRITE / memcpy", 0.95, native_ratio("memcpy/64k", "hca/write_64k")),
-    Row("native: gather of 64-byte blocks / a loop", 0.8, native_ratio("loop/gather_64", "hca/gather_64")),
-    Row("native: gather of 4 KiB blocks / a loop", 0.95, native_ratio("loop/gather_4k", "hca/gather_4k")),
+    Row("native: 1 MiB WRITE / memcpy", 0.95, native_ratio("memcpy/1m", "hca/write_1m")),
+    Row("native: gather of 64-byte blocks / a loop of memcpy() of a variable size", 0.8,
+        native_ratio("loop/gather_64", "hca/gather_64")),
+    Row("native: gather of 64-byte blocks / a loop that is compiled for 64", 0.8,
+        native_ratio("loop/gather_64_fixed", "hca/gather_64")),
+    Row("native: gather of 64 KiB in blocks of 4 KiB / a loop", 0.95, native_ratio("loop/gather_4k", "hca/gather_4k")),
+    Row("native: gather of 1 MiB in blocks of 4 KiB / a loop", 0.95,
+        native_ratio("loop/gather_4k_1m", "hca/gather_4k_1m")),
 ) + tuple(
     Row(f"instructions to post a {name}, {count}, libmlx5 / tally::work_queue", 1.5, builders(what, n))
     for what, name in (("write", "WRITE"), ("memcpy", "memory copy"), ("interleaved", "layout of 3 entries"))

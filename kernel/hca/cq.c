@@ -170,8 +170,8 @@ out:
 void hca_cq_moderate(struct hca_cq *cq, u16 count, u64 ns)
 {
 	spin_lock(&cq->lock);
-	cq->max_count = count;
-	cq->max_ns = ns;
+	WRITE_ONCE(cq->max_count, count);
+	WRITE_ONCE(cq->max_ns, ns);
 	/* A timer that runs already goes on. */
 	if (cq->waiting)
 		matched(cq, cq->waiting);

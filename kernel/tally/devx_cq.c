@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Completion queues by commands: of a size, in memory and with a doorbell page that the caller has chosen.
- *
- * Moderation is a hint that the device does not follow: events come at once.
- */
+/* Completion queues by commands: of a size, in memory and with a doorbell page that the caller has chosen. */
 #include <linux/mlx5/cq.h>
 #include <linux/slab.h>
 #include "devx.h"
@@ -15,7 +11,9 @@ enum { CQE_SZ_64, CQE_SZ_128 };
 enum { STATUS_OK = 0x0, STATUS_OVERFLOW = 0x9 };
 enum { STATE_SOLICITED_ARMED = 0x6, STATE_ARMED = 0x9, STATE_FIRED = 0xa };
 
-#define MODIFY_HINTS (MLX5_CQ_MODIFY_PERIOD | MLX5_CQ_MODIFY_COUNT | TALLY_CQ_MODIFY_PERIOD_MODE)
+#define MODIFY_MODERATION (MLX5_CQ_MODIFY_PERIOD | MLX5_CQ_MODIFY_COUNT)
+/* From which completion the period counts: always the first one that waits. */
+#define MODIFY_IGNORED TALLY_CQ_MODIFY_PERIOD_MODE
 
 /**
  * struct devx_cq - a queue that a command has made
@@ -81,6 +79,17 @@ err:
 	return ret;
 }
 
+/* What is not selected stays; whoever changes one of them meanwhile is as good as later. */
+static void moderate(struct tally_cq *cq, const void *cqc, u32 select)
+{
+	struct hca_cq *hca = &cq->hca;
+	u16 count = select & MLX5_CQ_MODIFY_COUNT ? MLX5_GET(cqc, cqc, cq_max_count) : READ_ONCE(hca->max_count);
+	u64 ns = select & MLX5_CQ_MODIFY_PERIOD ? MLX5_GET(cqc, cqc, cq_period) * NSEC_PER_USEC :
+						  READ_ONCE(hca->max_ns);
+
+	hca_cq_moderate(hca, count, ns);
+}
+
 static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 {
 	const void *cqc = MLX5_ADDR_OF(create_cq_in, cmd->in, cq_context);
@@ -114,6 +123,7 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 		goto err_memory;
 	cq->hca.collapsed = MLX5_GET(cqc, cqc, cc);
 	cq->hca.ignore_overrun = MLX5_GET(cqc, cqc, oi);
+	moderate(cq, cqc, MODIFY_MODERATION);
 
 	MLX5_SET(create_cq_out, cmd->out, cqn, cq->res.number);
 	obj->id = cq->res.number;
@@ -150,7 +160,6 @@ static int destroy(struct tally_devx_obj *obj)
 	return 0;
 }
 
-/* Of what the caller can change, only whether overruns are looked for. */
 static u8 modify(void *object, const struct tally_devx_cmd *cmd)
 {
 	const void *cqc = MLX5_ADDR_OF(modify_cq_in, cmd->in, cq_context);
@@ -159,10 +168,12 @@ static u8 modify(void *object, const struct tally_devx_cmd *cmd)
 	struct tally_cq *cq = object;
 
 	/* A ring is exchanged by the verb only. */
-	if (MLX5_GET(modify_cq_in, cmd->in, op_mod) || select & ~(MODIFY_HINTS | MLX5_CQ_MODIFY_OVERRUN))
+	if (MLX5_GET(modify_cq_in, cmd->in, op_mod) || select & ~(MODIFY_MODERATION | MODIFY_IGNORED | MLX5_CQ_MODIFY_OVERRUN))
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	if (select & MLX5_CQ_MODIFY_OVERRUN)
 		hca_cq_ignore_overrun(&cq->hca, MLX5_GET(cqc, cqc, oi));
+	if (select & MODIFY_MODERATION)
+		moderate(cq, cqc, select);
 	return MLX5_CMD_STAT_OK;
 }
 
@@ -191,6 +202,8 @@ static u8 query(void *object, const struct tally_devx_cmd *cmd)
 	MLX5_SET(cqc, cqc, consumer_counter, be32_to_cpu(READ_ONCE(hca->dbrec[HCA_DBREC_CQ_CI])) & 0xffffff);
 	mutex_unlock(&cq->resize_lock);
 	MLX5_SET(cqc, cqc, cc, hca->collapsed);
+	MLX5_SET(cqc, cqc, cq_max_count, READ_ONCE(hca->max_count));
+	MLX5_SET(cqc, cqc, cq_period, (u32)READ_ONCE(hca->max_ns) / NSEC_PER_USEC);
 	MLX5_SET(cqc, cqc, oi, READ_ONCE(hca->ignore_overrun));
 	MLX5_SET(cqc, cqc, status, READ_ONCE(hca->error) ? STATUS_OVERFLOW : STATUS_OK);
 	MLX5_SET(cqc, cqc, st, state_of(READ_ONCE(hca->armed)));

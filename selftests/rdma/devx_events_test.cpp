@@ -174,6 +174,49 @@ KTEST(devx_events, "with data, an event says what happened to which object")
 	ch.expect_nothing();
 }
 
+KTEST(devx_events, "a CQ that a command has told to wait for several completions is told of then, or after the time")
+{
+	Context c;
+	Channel ch(c);
+	Node a(c);
+	auto moderate = [&](unsigned select, unsigned count, unsigned usecs) {
+		devx::Mailbox m(devx::MODIFY_CQ, DEVX_ST_SZ_BYTES(modify_cq_in));
+		m.names(a.scq.number);
+		DEVX_SET(modify_cq_in, m.in.data(), field_select, select);
+		DEVX_SET(modify_cq_in, m.in.data(), cqc.cq_max_count, count);
+		DEVX_SET(modify_cq_in, m.in.data(), cqc.cq_period, usecs);
+		EXPECT_EQ(devx::modify(a.scq.obj, m), devx::OK);
+	};
+	auto write = [&] {
+		a.qp.write_wqe(MLX5_OPCODE_RDMA_WRITE, a.mem.sge(0, 8), a.mem.addr(100), a.mem.rkey());
+		EXPECT_EQ(a.sent(), 0);
+	};
+	enum { period = 1, count = 2 };
+
+	must(ch.subscribe(a.scq.obj, {COMP}, 9), "subscribe");
+	a.qp.connect(a.qp.number);
+	moderate(period | count, 3, 4000);
+	EXPECT_EQ(a.scq.field([](const void *q) { return DEVX_GET(query_cq_out, q, cqc.cq_max_count); }), 3u);
+	EXPECT_EQ(a.scq.field([](const void *q) { return DEVX_GET(query_cq_out, q, cqc.cq_period); }), 4000u);
+	// The time.
+	a.scq.arm();
+	write();
+	ch.expect(9);
+	// The number.
+	moderate(count, 2, 0);
+	EXPECT_EQ(a.scq.field([](const void *q) { return DEVX_GET(query_cq_out, q, cqc.cq_period); }), 4000u);
+	a.scq.arm();
+	write();
+	write();
+	ch.expect(9);
+	// Neither.
+	moderate(period | count, 0, 0);
+	a.scq.arm();
+	write();
+	ch.expect(9);
+	ch.expect_nothing();
+}
+
 KTEST(devx_events, "events are told in the order in which they happen, to each channel that wants them")
 {
 	Context c;

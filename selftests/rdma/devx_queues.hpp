@@ -28,6 +28,7 @@ class Queue {
 	Obj obj;
 	uint32_t number = 0;
 	uint32_t ci = 0;
+	uint32_t sn = 0;
 
 	explicit Queue(const Context &ctx, const CqOptions &opt = {})
 	    : c(ctx), o(opt), buf(records + entry_size(opt) * (size_t{1} << opt.log_size)),
@@ -80,9 +81,10 @@ class Queue {
 		std::atomic_thread_fence(std::memory_order_release);
 		*reinterpret_cast<volatile uint32_t *>(buf.data()) = htobe32(ci & 0xffffff);
 	}
+	// For the next completion; once more only after the event of the last time.
 	void arm()
 	{
-		const uint32_t word = ci & 0xffffff;
+		const uint32_t word = (sn++ & 3) << 28 | (ci & 0xffffff);
 		reinterpret_cast<volatile uint32_t *>(buf.data())[1] = htobe32(word);
 		std::atomic_thread_fence(std::memory_order_seq_cst);
 		*reinterpret_cast<volatile uint64_t *>(static_cast<char *>(uar->base_addr) + 0x20) =
