@@ -185,6 +185,18 @@ ROWS = (
 
 # Why a row is where it is, by Row.what; shown below the table.
 NOTES = {
+    "8-byte WRITE rate, one doorbell each, tally0 / rxe0":
+        "16 requests a doorbell are hardly faster, so that it is not the doorbell which limits the rate, but the engine:"
+        " it executes on one CPU what the other one posts.",
+    "8-byte SEND rate, one doorbell each, tally0 / rxe0":
+        "sender and receiver spin on a CPU each and leave none to an engine that polls, so that each doorbell is a trap"
+        " (`rdma statistic`: doorbells_trapped is the number of messages).",
+    "native: 64 KiB WRITE / memcpy":
+        "a request costs what hca/write_8 does, whatever its length, and the copy is as fast as memcpy (see 1 MiB): 64"
+        " KiB from the cache are not long enough for the first to vanish.",
+    "native: gather of 64-byte blocks / a loop that is compiled for 64":
+        "such a loop uses vector registers, which kernel code has not; it cannot be compiled for a size that a work"
+        " request brings, either.",
 }
 
 

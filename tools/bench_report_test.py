@@ -2,6 +2,7 @@
 """Tests of bench_report.py."""
 import json
 import unittest
+import unittest.mock
 
 import bench_report as report
 
@@ -74,7 +75,7 @@ class Table(unittest.TestCase):
         self.assertIn("| ≤ 0 ms | 0 ms | not measured |  | yes |", self.line("CPU time of an idle device"))
 
     def test_every_row_can_do_without_any_value(self):
-        lines = list(report.table(report.Run()))
+        lines = [line for line in report.table(report.Run()) if line.startswith("|")]
         self.assertEqual(len(lines), len(report.ROWS) + 2)
         self.assertTrue(all("not measured" in line for line in lines[2:]))
 
@@ -85,10 +86,10 @@ class Table(unittest.TestCase):
         self.assertLessEqual(set(report.NOTES), {r.what for r in report.ROWS})
 
     def test_a_note_is_below_the_table(self):
-        report.NOTES["8-byte WRITE rate, one doorbell each, tally0 / rxe0"] = "because."
-        self.addCleanup(report.NOTES.clear)
-        self.assertEqual(list(report.table(run()))[-1],
-                         "*8-byte WRITE rate, one doorbell each, tally0 / rxe0*: because.")
+        row = "8-byte WRITE rate, one doorbell each, tally0 / rxe0"
+        with unittest.mock.patch.dict(report.NOTES, {row: "because."}, clear=True):
+            self.assertEqual(list(report.table(run()))[-1],
+                             "*8-byte WRITE rate, one doorbell each, tally0 / rxe0*: because.")
 
     def test_latency_beside_a_stream_is_in_turns_of_it(self):
         r = report.Run()
