@@ -69,7 +69,7 @@ conformance: deps ## run all of rdma-core's tests on tally0 and rxe0, write Docu
 	@tools/conformance
 
 .PHONY: bench
-bench: deps ## measure tally0 beside rxe0 and memcpy, write Documentation/performance.md (15 minutes, idle machine)
+bench: deps ## measure tally0 beside rxe0 and memcpy, write Documentation/performance.md (25 minutes, idle machine)
 	@$(MAKE) modules KERNEL=6.12
 	@$(MAKE) userspace
 	@tools/bench

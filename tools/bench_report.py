@@ -186,8 +186,8 @@ ROWS = (
 # Why a row is where it is, by Row.what; shown below the table.
 NOTES = {
     "8-byte WRITE rate, one doorbell each, tally0 / rxe0":
-        "16 requests a doorbell are hardly faster, so that it is not the doorbell which limits the rate, but the engine:"
-        " it executes on one CPU what the other one posts.",
+        "16 requests a doorbell are not faster, so that it is not the doorbell which limits the rate. The engine executes"
+        " on one CPU what the program posts on the other.",
     "8-byte SEND rate, one doorbell each, tally0 / rxe0":
         "sender and receiver spin on a CPU each and leave none to an engine that polls, so that each doorbell is a trap"
         " (`rdma statistic`: doorbells_trapped is the number of messages).",
