@@ -10,8 +10,8 @@ from bench_plots import Plot
 TALLY, RXE, CPU, NATIVE = "tally0", "rxe0", "cpu", "native"
 MIB = 1 << 20
 
-# Of the engine (kernel/tally/engine.c): bytes of one queue before it looks at what it polls.
-TURN_BYTES = 256 * 1024
+# Of the engine (kernel/tally/engine.c): bytes of other queues before it looks again at what it polls.
+TURN_BYTES = 64 * 1024
 
 
 # ---- what was measured ----
@@ -192,8 +192,8 @@ NOTES = {
         "sender and receiver spin on a CPU each and leave none to an engine that polls, so that each doorbell is a trap"
         " (`rdma statistic`: doorbells_trapped is the number of messages).",
     "native: 64 KiB WRITE / memcpy":
-        "a request costs what hca/write_8 does, whatever its length, and the copy is as fast as memcpy (see 1 MiB): 64"
-        " KiB from the cache are not long enough for the first to vanish.",
+        "a request costs about what hca/write_8 does, whatever its length, and the copy itself is no slower than memcpy"
+        " (see 1 MiB): 64 KiB from the cache are not long enough for the first to vanish.",
     "native: gather of 64-byte blocks / a loop that is compiled for 64":
         "such a loop uses vector registers, which kernel code has not; it cannot be compiled for a size that a work"
         " request brings, either.",

@@ -8,9 +8,9 @@
  * bytes moved, the responder's side of the peer QP run, CQEs written, counters raised.
  *
  * Locks, outermost first: hca_sq.lock, hca_rq.lock (of the same or of the peer QP), hca_srq.lock, then
- * hca_cq.lock, hca_qp.route_lock or hca_indirect.lock.  Two locks of one class are never held together.  They are spinlocks taken in process
- * context only, and a holder does a bounded amount of work: hca_qp_run() gives up the locks and the RCU read
- * section after each slice of at most HCA_SLICE bytes.
+ * hca_cq.lock, hca_qp.route_lock or hca_indirect.lock.  Two locks of one class are never held together.  They are
+ * spinlocks taken in process context only, and a holder does a bounded amount of work: hca_qp_run() gives up the
+ * locks and the RCU read section after each slice of at most HCA_SLICE bytes.
  *
  * Lifetime: QPs, keys and devices are found under RCU.  Their owner first makes them unreachable
  * (hca_qp_unpublish(), hca_mkey_unpublish(), a new fabric generation), waits for a grace period, then frees.

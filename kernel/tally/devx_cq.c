@@ -168,7 +168,8 @@ static u8 modify(void *object, const struct tally_devx_cmd *cmd)
 	struct tally_cq *cq = object;
 
 	/* A ring is exchanged by the verb only. */
-	if (MLX5_GET(modify_cq_in, cmd->in, op_mod) || select & ~(MODIFY_MODERATION | MODIFY_IGNORED | MLX5_CQ_MODIFY_OVERRUN))
+	if (MLX5_GET(modify_cq_in, cmd->in, op_mod) ||
+	    select & ~(MODIFY_MODERATION | MODIFY_IGNORED | MLX5_CQ_MODIFY_OVERRUN))
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	if (select & MLX5_CQ_MODIFY_OVERRUN)
 		hca_cq_ignore_overrun(&cq->hca, MLX5_GET(cqc, cqc, oi));

@@ -6,22 +6,7 @@
  * drained: then it takes no more requests, and does not begin to again.
  */
 #include <linux/slab.h>
-#include "devx.h"
-#include "tally.h"
-
-/**
- * struct devx_dct - a target that a command has made
- * @qp: the target
- * @pd: its domain
- * @cq: where its receives complete
- * @srq: where they come from
- */
-struct devx_dct {
-	struct tally_qp qp;
-	struct tally_pd *pd;
-	struct tally_cq *cq;
-	struct tally_srq *srq;
-};
+#include "devx_qp.h"
 
 static u8 check(const struct tally_ucontext *ctx, const void *in, const void *dctc)
 {
@@ -35,27 +20,20 @@ static u8 check(const struct tally_ucontext *ctx, const void *in, const void *dc
 	return MLX5_CMD_STAT_OK;
 }
 
-static u8 get_objects(struct devx_dct *devx, const void *dctc, struct hca_qp_config *cfg)
+static u8 get_objects(struct tally_devx_qp *devx, const void *dctc, struct hca_qp_config *cfg)
 {
 	struct tally_ucontext *ctx = devx->qp.ctx;
 
 	devx->pd = tally_pd_get(ctx, MLX5_GET(dctc, dctc, pd));
-	devx->cq = tally_cq_get(ctx, MLX5_GET(dctc, dctc, cqn));
+	devx->recv_cq = tally_cq_get(ctx, MLX5_GET(dctc, dctc, cqn));
 	devx->srq = tally_srq_get(ctx, MLX5_GET(dctc, dctc, srqn_xrqn));
-	if (!devx->pd || !devx->cq || !devx->srq || devx->srq->hca.cq)
+	if (!devx->pd || !devx->recv_cq || !devx->srq || devx->srq->hca.cq)
 		return MLX5_CMD_STAT_BAD_RES_ERR;
 	cfg->pdn = devx->pd->res.number;
-	cfg->send_cq = &devx->cq->hca;
-	cfg->recv_cq = &devx->cq->hca;
+	cfg->send_cq = &devx->recv_cq->hca;
+	cfg->recv_cq = &devx->recv_cq->hca;
 	cfg->srq = &devx->srq->hca;
 	return MLX5_CMD_STAT_OK;
-}
-
-static void put_objects(struct devx_dct *devx)
-{
-	tally_srq_put(devx->srq);
-	tally_cq_put(devx->cq);
-	tally_pd_put(devx->pd);
 }
 
 /* The verbs' two transitions. */
@@ -87,7 +65,7 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 {
 	const void *dctc = MLX5_ADDR_OF(create_dct_in, cmd->in, dct_context_entry);
 	struct hca_qp_config cfg = { .type = HCA_QP_DCT, .key = MLX5_GET64(dctc, dctc, dc_access_key) };
-	struct devx_dct *devx;
+	struct tally_devx_qp *devx;
 	struct tally_qp *qp;
 	u8 status;
 	int ret;
@@ -124,26 +102,8 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 err_qp:
 	tally_qp_unmake(qp);
 err_objects:
-	put_objects(devx);
-	kfree(devx);
+	tally_devx_qp_put(devx);
 	return status;
-}
-
-static void publish(struct tally_devx_obj *obj)
-{
-	struct tally_qp *qp = obj->object;
-
-	hca_qp_publish(&qp->hca);
-}
-
-static int destroy(struct tally_devx_obj *obj)
-{
-	struct devx_dct *devx = container_of(obj->object, struct devx_dct, qp);
-
-	tally_qp_unmake(&devx->qp);
-	put_objects(devx);
-	kfree(devx);
-	return 0;
 }
 
 /* A request that is being served holds the lock that this waits for: then it is drained. */
@@ -210,8 +170,8 @@ const struct tally_devx_type tally_devx_dct = {
 	.in_len = MLX5_BYTE_OFF(create_dct_in, dct_context_entry) + MLX5_ST_SZ_BYTES(dctc),
 	.out_len = MLX5_ST_SZ_BYTES(create_dct_out),
 	.create = create,
-	.publish = publish,
-	.destroy = destroy,
+	.publish = tally_devx_qp_publish,
+	.destroy = tally_devx_qp_destroy,
 	.methods = methods,
 	.num_methods = ARRAY_SIZE(methods),
 };

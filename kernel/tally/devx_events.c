@@ -28,8 +28,8 @@
 #define MAX_KEPT 4096
 
 /*
- * Guards all channels' queues and all subscriptions' links.  Taken under the virtual HCA's locks, and in the timers'
- * hard interrupts; within it come only the locks of wait queues.  Events are rare.
+ * Guards all channels' queues and all subscriptions' links.  Taken under the virtual HCA's locks, like them in process
+ * context only; within it come only the locks of wait queues.  Events are rare.
  */
 static DEFINE_SPINLOCK(events_lock);
 
@@ -143,13 +143,12 @@ static void tell(struct subscription *sub, const struct tally_devx_obj *obj)
 void tally_devx_event(const struct tally_devx_obj *obj, u8 type)
 {
 	struct subscription *sub;
-	unsigned long flags;
 
-	spin_lock_irqsave(&events_lock, flags);
+	spin_lock(&events_lock);
 	list_for_each_entry(sub, &obj->events, of_object)
 		if (sub->type == type)
 			tell(sub, obj);
-	spin_unlock_irqrestore(&events_lock, flags);
+	spin_unlock(&events_lock);
 }
 
 /* ---- subscriptions ---- */
@@ -166,7 +165,7 @@ void tally_devx_events_end(struct tally_devx_obj *obj)
 	struct subscription *sub, *tmp;
 	LIST_HEAD(done);
 
-	spin_lock_irq(&events_lock);
+	spin_lock(&events_lock);
 	list_for_each_entry_safe(sub, tmp, &obj->events, of_object) {
 		list_del_init(&sub->of_object);
 		/* Who reads the event ends it. */
@@ -174,7 +173,7 @@ void tally_devx_events_end(struct tally_devx_obj *obj)
 			continue;
 		list_move(&sub->of_channel, &done);
 	}
-	spin_unlock_irq(&events_lock);
+	spin_unlock(&events_lock);
 	list_for_each_entry_safe(sub, tmp, &done, of_channel)
 		free_subscription(sub);
 }
@@ -249,11 +248,11 @@ static int subscribe(struct channel *ch, struct tally_devx_obj *obj, const u16 *
 			free_subscription(sub);
 		return ret;
 	}
-	spin_lock_irq(&events_lock);
+	spin_lock(&events_lock);
 	list_for_each_entry(sub, &made, of_channel)
 		list_add_tail(&sub->of_object, &obj->events);
 	list_splice_tail(&made, &ch->subs);
-	spin_unlock_irq(&events_lock);
+	spin_unlock(&events_lock);
 	return 0;
 }
 
@@ -327,7 +326,7 @@ static void destroy_channel(struct ib_uobject *uobj, enum rdma_remove_reason why
 	LIST_HEAD(records);
 	LIST_HEAD(subs);
 
-	spin_lock_irq(&events_lock);
+	spin_lock(&events_lock);
 	ch->dead = true;
 	if (!ch->omit_data)
 		list_splice_init(&ch->queue, &records);
@@ -338,7 +337,7 @@ static void destroy_channel(struct ib_uobject *uobj, enum rdma_remove_reason why
 	}
 	ch->kept = 0;
 	wake_up_interruptible(&ch->wait);
-	spin_unlock_irq(&events_lock);
+	spin_unlock(&events_lock);
 
 	list_for_each_entry_safe(r, tmp, &records, link)
 		kfree(r);
@@ -350,9 +349,9 @@ static bool readable(struct channel *ch)
 {
 	bool yes;
 
-	spin_lock_irq(&events_lock);
+	spin_lock(&events_lock);
 	yes = ch->dead || ch->lost || !list_empty(&ch->queue);
-	spin_unlock_irq(&events_lock);
+	spin_unlock(&events_lock);
 	return yes;
 }
 
@@ -401,7 +400,7 @@ static int take(struct channel *ch, size_t room, struct reading *out)
 	struct subscription *done = NULL;
 	int ret = 0;
 
-	spin_lock_irq(&events_lock);
+	spin_lock(&events_lock);
 	if (ch->dead) {
 		ret = -EIO;
 	} else if (ch->lost) {
@@ -416,7 +415,7 @@ static int take(struct channel *ch, size_t room, struct reading *out)
 	} else {
 		take_record(ch, out);
 	}
-	spin_unlock_irq(&events_lock);
+	spin_unlock(&events_lock);
 	if (done)
 		free_subscription(done);
 	return ret;

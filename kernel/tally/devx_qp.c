@@ -8,29 +8,12 @@
  */
 #include <linux/mlx5/qp.h>
 #include <linux/slab.h>
-#include "devx.h"
-#include "tally.h"
+#include "devx_qp.h"
 
 /* qpc.rq_type */
 enum { RQ_REGULAR, RQ_SHARED, RQ_ZERO_SIZE = 3 };
 
 #define TS_FORMAT_REAL_TIME 2
-
-/**
- * struct devx_qp - a queue pair that a command has made
- * @qp: the queue pair
- * @pd: its domain
- * @send_cq: where its requests complete
- * @recv_cq: where its receives complete
- * @srq: where its receives come from, or NULL
- */
-struct devx_qp {
-	struct tally_qp qp;
-	struct tally_pd *pd;
-	struct tally_cq *send_cq;
-	struct tally_cq *recv_cq;
-	struct tally_srq *srq;
-};
 
 /* ---- birth and death ---- */
 
@@ -39,8 +22,8 @@ static bool unsupported(const void *in, const void *qpc)
 {
 	return MLX5_GET(create_qp_in, in, op_mod) || MLX5_GET(create_qp_in, in, input_qpn) ||
 	       MLX5_GET(create_qp_in, in, opt_param_mask) || MLX5_GET(tally_init2init_ext, in, qpc_ext) ||
-	       MLX5_GET(qpc, qpc, wq_signature) ||
-	       MLX5_GET(qpc, qpc, offload_type) || MLX5_GET(qpc, qpc, ulp_stateless_offload_mode) ||
+	       MLX5_GET(qpc, qpc, wq_signature) || MLX5_GET(qpc, qpc, offload_type) ||
+	       MLX5_GET(qpc, qpc, ulp_stateless_offload_mode) ||
 	       MLX5_GET(qpc, qpc, rlky) || MLX5_GET(qpc, qpc, cd_master) || MLX5_GET(qpc, qpc, cd_slave_send) ||
 	       MLX5_GET(qpc, qpc, cd_slave_receive) || MLX5_GET(qpc, qpc, ts_format) >= TS_FORMAT_REAL_TIME;
 }
@@ -108,7 +91,7 @@ static u8 check_shape(const void *qpc, struct hca_qp_config *cfg)
 }
 
 /* What the queue pair stands on. */
-static u8 get_objects(struct devx_qp *devx, const void *qpc, struct hca_qp_config *cfg)
+static u8 get_objects(struct tally_devx_qp *devx, const void *qpc, struct hca_qp_config *cfg)
 {
 	struct tally_ucontext *ctx = devx->qp.ctx;
 
@@ -159,8 +142,7 @@ static int get_memory(struct tally_qp *qp, const void *in, const void *qpc, stru
 	return 0;
 }
 
-/* The queue pair itself is not made, or not any more. */
-static void put_all(struct devx_qp *devx)
+void tally_devx_qp_put(struct tally_devx_qp *devx)
 {
 	tally_srq_put(devx->srq);
 	tally_cq_put(devx->recv_cq);
@@ -173,7 +155,7 @@ static u8 create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 {
 	const void *qpc = MLX5_ADDR_OF(create_qp_in, cmd->in, qpc);
 	struct hca_qp_config cfg = {};
-	struct devx_qp *devx;
+	struct tally_devx_qp *devx;
 	struct tally_qp *qp;
 	u8 status;
 	int ret;
@@ -218,23 +200,23 @@ err_qp:
 err_memory:
 	tally_qp_unmap(qp);
 err_objects:
-	put_all(devx);
+	tally_devx_qp_put(devx);
 	return status;
 }
 
-static void publish(struct tally_devx_obj *obj)
+void tally_devx_qp_publish(struct tally_devx_obj *obj)
 {
 	struct tally_qp *qp = obj->object;
 
 	hca_qp_publish(&qp->hca);
 }
 
-static int destroy(struct tally_devx_obj *obj)
+int tally_devx_qp_destroy(struct tally_devx_obj *obj)
 {
-	struct devx_qp *devx = container_of(obj->object, struct devx_qp, qp);
+	struct tally_devx_qp *devx = container_of(obj->object, struct tally_devx_qp, qp);
 
 	tally_qp_unmake(&devx->qp);
-	put_all(devx);
+	tally_devx_qp_put(devx);
 	return 0;
 }
 
@@ -590,8 +572,8 @@ const struct tally_devx_type tally_devx_qp = {
 	.in_len = MLX5_ST_SZ_BYTES(create_qp_in),
 	.out_len = MLX5_ST_SZ_BYTES(create_qp_out),
 	.create = create,
-	.publish = publish,
-	.destroy = destroy,
+	.publish = tally_devx_qp_publish,
+	.destroy = tally_devx_qp_destroy,
 	.methods = methods,
 	.num_methods = ARRAY_SIZE(methods),
 };

@@ -80,9 +80,9 @@ void add_copy(CLI::App &app)
 	copy->add_option("--ring", args->ring, "Bytes of the receiver's ring")
 		->transform(CLI::AsSizeValue(false))
 		->default_str("4M");
-	auto *unhashed = copy->add_flag(
-		"!--no-hash", args->options.hashed,
-		"Do not compare the SHA-256 of both ends, which takes longer than the copy; only the number of bytes");
+	auto *unhashed = copy->add_flag_callback(
+		"--no-hash", [args] { args->options.hashed = false; },
+		"Compare only the number of bytes at both ends, not SHA-256, which may take longer than the copy");
 	listen->excludes(unhashed);
 	copy->add_flag("-q,--quiet", args->options.quiet, "No progress bar");
 

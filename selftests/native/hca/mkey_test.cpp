@@ -599,29 +599,11 @@ TEST(Mkey, WhileItIsRegisteredAnewAMessageSeesOneLayoutOrFails)
 		for (u32 i = 0; !stop; i++)
 			registrar.post(Wqe::umr_list(k.key(), i & 1 ? low : high).signaled(false));
 	});
-	hca_claim claim = {.dev = p.da.hca(), .pdn = 1, .qpn = 0, .access = 0, .whole = true, .tree_left = HCA_KEY_TREE};
-	u32 whole = 0, mixed = 0;
-	for (u32 i = 0; i < 20000; i++) {
-		u8 out[1024] = {};
-		hca_sge from = {.addr = 0, .len = 1024, .key = k.key(), .data = nullptr, .mkey = nullptr, .seq = 0};
-		hca_sge to = {.addr = 0, .len = 1024, .key = 0, .data = out, .mkey = nullptr, .seq = 0};
-		hca_cursor f, t;
-		rcu_read_lock();
-		if (hca_sges_resolve(&claim, &from, 1) == HCA_SYND_OK) {
-			hca_cursor_init(&f, &from, 1);
-			hca_cursor_init(&t, &to, 1);
-			if (hca_copy(&t, &f, 1024) == HCA_COPIED) {
-				whole++;
-				for (u8 byte : out)
-					mixed += byte != out[0];
-			}
-		}
-		rcu_read_unlock();
-	}
+	const Copies copies = copy_while_it_changes(p.da, k.key(), 1024, 20000);
 	stop = true;
 	writer.join();
-	EXPECT_EQ(mixed, 0u);
-	EXPECT_GT(whole, 0u);
+	EXPECT_EQ(copies.mixed, 0u);
+	EXPECT_GT(copies.whole, 0u);
 }
 
 // Random trees against a model that follows each byte by itself.

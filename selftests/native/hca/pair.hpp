@@ -67,6 +67,42 @@ private:
 	}
 };
 
+// Copies out of a key of domain 1, all of whose bytes are alike in any one of its layouts, while it changes.
+struct Copies {
+	u32 whole = 0; // that did not end because it had changed
+	u32 mixed = 0; // bytes of another layout than the first of the same copy
+};
+
+inline Copies copy_while_it_changes(Device &d, u32 key, u32 len, u32 times)
+{
+	hca_claim claim{};
+	claim.dev = d.hca();
+	claim.pdn = 1;
+	claim.whole = true;
+	Copies copies;
+	std::vector<u8> out(len);
+	for (u32 i = 0; i < times; i++) {
+		hca_sge from{}, to{};
+		hca_cursor f, t;
+		claim.tree_left = HCA_KEY_TREE;
+		from.key = key;
+		to.data = out.data();
+		from.len = to.len = len;
+		rcu_read_lock();
+		if (hca_sges_resolve(&claim, &from, 1) == HCA_SYND_OK) {
+			hca_cursor_init(&f, &from, 1);
+			hca_cursor_init(&t, &to, 1);
+			if (hca_copy(&t, &f, len) == HCA_COPIED) {
+				copies.whole++;
+				for (u8 byte : out)
+					copies.mixed += byte != out[0];
+			}
+		}
+		rcu_read_unlock();
+	}
+	return copies;
+}
+
 // The only completion in the CQ.
 inline Wc one(Cq &cq)
 {

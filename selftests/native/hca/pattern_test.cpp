@@ -145,33 +145,9 @@ TEST(Pattern, WhileItIsRegisteredAnewAMessageSeesOneLayoutOrFails)
 			registrar.post(Wqe::umr_pattern(p.near.key(), 64, std::span(&next, 1)).signaled(false));
 		}
 	});
-	hca_claim claim{};
-	claim.dev = p.da.hca();
-	claim.pdn = 1;
-	claim.whole = true;
-	claim.tree_left = HCA_KEY_TREE;
-	u32 whole = 0, mixed = 0;
-	for (u32 i = 0; i < 20000; i++) {
-		u8 out[4096];
-		hca_sge from{}, to{};
-		hca_cursor f, t;
-		from.key = p.near.key();
-		to.data = out;
-		from.len = to.len = sizeof(out);
-		rcu_read_lock();
-		if (hca_sges_resolve(&claim, &from, 1) == HCA_SYND_OK) {
-			hca_cursor_init(&f, &from, 1);
-			hca_cursor_init(&t, &to, 1);
-			if (hca_copy(&t, &f, 4096) == HCA_COPIED) {
-				whole++;
-				for (u8 byte : out)
-					mixed += byte != out[0];
-			}
-		}
-		rcu_read_unlock();
-	}
+	const Copies copies = copy_while_it_changes(p.da, p.near.key(), 4096, 20000);
 	stop = true;
 	writer.join();
-	EXPECT_EQ(mixed, 0u);
-	EXPECT_GT(whole, 0u);
+	EXPECT_EQ(copies.mixed, 0u);
+	EXPECT_GT(copies.whole, 0u);
 }
