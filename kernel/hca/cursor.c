@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Walking gather and scatter lists, and moving bytes between them. */
 #include "mkey.h"
+#include "move.h"
 
 /* What is moved word by word rather than by a call. */
 #define SHORT_PIECE 256u
@@ -44,17 +45,6 @@ void hca_cursor_skip(struct hca_cursor *c, u64 len)
 	}
 }
 
-/* Up to 8 bytes; an aligned word in one store. */
-static void move_small(u8 *d, const u8 *s, u32 n)
-{
-	if (n == 8 && IS_ALIGNED((unsigned long)d | (unsigned long)s, 8))
-		WRITE_ONCE(*(u64 *)d, READ_ONCE(*(u64 *)s));
-	else if (n == 4 && IS_ALIGNED((unsigned long)d | (unsigned long)s, 4))
-		WRITE_ONCE(*(u32 *)d, READ_ONCE(*(u32 *)s));
-	else
-		memmove(d, s, n);
-}
-
 /* Blocks of a pattern are small more often than not, and a call costs more than their bytes. */
 static void move_piece(u8 *d, const u8 *s, u32 n)
 {
@@ -66,12 +56,6 @@ static void move_piece(u8 *d, const u8 *s, u32 n)
 		memcpy(d, s, 32);
 	for (; n; n -= 8, d += 8, s += 8)
 		memcpy(d, s, 8);
-}
-
-/* Whether two pieces of memory have bytes in common. */
-static bool overlap(const u8 *a, u64 a_len, const u8 *b, u64 b_len)
-{
-	return a < b + b_len && b < a + a_len;
 }
 
 /* How many pieces of @n bytes the span has after the first. */
@@ -92,7 +76,7 @@ static u32 move_pieces(struct hca_cursor *dst, const struct hca_span *d, struct 
 	u8 *to = d->at;
 	const u8 *from = s->at;
 
-	if (!more || overlap(to, (u64)more * d_step + n, from, (u64)more * s_step + n))
+	if (!more || hca_overlap(to, (u64)more * d_step + n, from, (u64)more * s_step + n))
 		return 0;
 	for (i = 0; i <= more; i++, to += d_step, from += s_step)
 		move_piece(to, from, n);
@@ -118,12 +102,8 @@ static enum hca_copied move(struct hca_cursor *dst, struct hca_cursor *src, u32 
 			pieces = move_pieces(dst, &d, src, &s, n, len);
 		if (pieces)
 			n = pieces;
-		else if (n <= 8)
-			move_small(d.at, s.at, n);
-		else if (unlikely(overlap(d.at, n, s.at, n)))
-			memmove(d.at, s.at, n);
 		else
-			memcpy(d.at, s.at, n);
+			hca_move(d.at, s.at, n);
 		advance(dst, n);
 		advance(src, n);
 		len -= n;
@@ -138,7 +118,7 @@ enum hca_copied hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len
 
 	if (!len)
 		return HCA_COPIED;
-	tail = ((len - 1) & 7) + 1;
+	tail = hca_tail(len);
 	if (len > tail) {
 		ret = move(dst, src, len - tail);
 		if (unlikely(ret != HCA_COPIED))

@@ -415,8 +415,8 @@ enum hca_copied {
  * @len: no more than either list has left; all keys resolved in this RCU read section
  *
  * The last bytes (up to 8) become visible after all others, so that a reader who polls the end of a buffer
- * finds the rest there.  A message that is one word of 8 or 4 bytes, aligned at both ends, is moved whole; so
- * is the last word of 8 bytes of a message whose length is a multiple of 8.
+ * finds the rest there.  A message that is one word of 8 or 4 bytes is written whole where its destination is
+ * aligned, and read whole where its source is; so is the last word of a message whose length is a multiple of 8.
  *
  * Return: HCA_COPIED, or which side's indirect key does not lead to memory any more; part of the bytes may have moved.
  */
@@ -1168,6 +1168,15 @@ enum hca_ack {
 
 /* responder.c: serve a slice; under RCU, the requester's sq.lock held. */
 enum hca_ack hca_respond(struct hca_qp *qp, struct hca_request *req);
+
+/* responder.c: whether the responder waits for just this slice; under its rq.lock and RCU. */
+bool hca_expected(struct hca_qp *qp, const struct hca_request *req);
+
+/*
+ * express.c: execute up to @most WQEs, of at most *@room bytes, as long as they are plain; under sq.lock and RCU.
+ * Returns how many, and takes their bytes off @room.
+ */
+u32 hca_express(struct hca_qp *qp, u32 most, u32 *room);
 
 /* wqe.c: copy the WQE at @sq->ci out of the ring and decode it; under sq.lock. */
 void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe);

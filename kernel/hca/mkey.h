@@ -62,4 +62,22 @@ static inline u8 *hca_mkey_run(const struct hca_mkey *m, u64 pos, bool write, u3
 	return m->blocks[pos >> m->block_shift] + in;
 }
 
+/*
+ * Kernel address of @addr, if a direct key allows all of @access to @whole bytes from there and has the first @len of
+ * them in one block; else NULL.
+ */
+static inline u8 *hca_mkey_direct(struct hca_dev *dev, u32 pdn, u32 key, u64 addr, u32 len, u32 whole, u32 access)
+{
+	const struct hca_mkey *m = hca_table_lookup(&dev->mkeys, key >> 8);
+	u64 pos, size, in;
+
+	if (unlikely(!m || m->key != key || m->pdn != pdn || m->indirect || m->null || READ_ONCE(m->free) ||
+		     (m->access & access) != access || !hca_mkey_in_bounds(m, addr, whole)))
+		return NULL;
+	pos = addr - m->iova + m->first_offset;
+	size = 1ull << m->block_shift;
+	in = pos & (size - 1);
+	return likely(len <= size - in) ? m->blocks[pos >> m->block_shift] + in : NULL;
+}
+
 #endif /* HCA_MKEY_H */

@@ -3,6 +3,7 @@
 #include "counter.h"
 #include "mkey.h"
 #include "route.h"
+#include "sq.h"
 
 /* WQEs executed under one set of locks. */
 #define BATCH 16u
@@ -50,32 +51,6 @@ static void fail(struct hca_qp *qp, enum hca_cqe_syndrome synd)
 		hca_qp_fail_requester(qp);
 }
 
-/* Whoever finds the own counter raised finds the responder's raised, too. */
-static void settle(struct hca_sq *sq)
-{
-	hca_settle(&sq->peer_owed);
-	hca_settle(&sq->owed);
-}
-
-static __always_inline bool write_cqe(struct hca_qp *qp, enum hca_cqe_syndrome synd, u8 vendor_err)
-{
-	const struct hca_wqe *wqe = &qp->sq.wqe;
-	const struct hca_completion c = {
-		.opcode = synd ? HCA_CQE_REQ_ERR : HCA_CQE_REQ,
-		.send_op = wqe->op,
-		.syndrome = synd,
-		.vendor_err = vendor_err,
-		.qpn = qp->qpn,
-		.user_index = qp->user_index,
-		.byte_cnt = wqe->length,
-		.wqe_counter = wqe->index,
-	};
-
-	/* The same for whoever finds the CQE. */
-	hca_settle(&qp->sq.peer_owed);
-	return hca_cq_write(qp->send_cq, &c);
-}
-
 static void advance(struct hca_sq *sq)
 {
 	sq->active = false;
@@ -84,19 +59,11 @@ static void advance(struct hca_sq *sq)
 
 static enum step finish(struct hca_qp *qp)
 {
-	struct hca_sq *sq = &qp->sq;
-	const struct hca_wqe *wqe = &sq->wqe;
-	bool ok = true;
+	const struct hca_wqe *wqe = &qp->sq.wqe;
 
-	advance(sq);
-	if (wqe->signaled || qp->all_signaled)
-		ok = write_cqe(qp, HCA_SYND_OK, 0);
-	hca_count_later(&sq->owed, qp, wqe->class, wqe->length);
+	advance(&qp->sq);
+	hca_sq_done(qp, wqe->op, wqe->class, wqe->index, wqe->length, wqe->signaled);
 	hca_stats_add(qp->dev->stats, HCA_STAT_WQES, 1);
-	if (unlikely(!ok)) {
-		settle(sq);
-		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
-	}
 	return STEP_DONE;
 }
 
@@ -105,8 +72,8 @@ static enum step finish_failed(struct hca_qp *qp, enum hca_cqe_syndrome synd, u8
 	struct hca_sq *sq = &qp->sq;
 
 	advance(sq);
-	settle(sq);
-	write_cqe(qp, synd, vendor_err);
+	hca_sq_settle(sq);
+	hca_sq_cqe(qp, sq->wqe.op, sq->wqe.index, sq->wqe.length, synd, vendor_err);
 	hca_count(qp, sq->wqe.class, synd, sq->wqe.length);
 	hca_stats_add(qp->dev->stats, HCA_STAT_WQES, 1);
 	fail(qp, synd);
@@ -172,12 +139,6 @@ static enum step no_response(struct hca_qp *qp)
 static bool is_reliable(const struct hca_qp *qp)
 {
 	return qp->type != HCA_QP_UC && qp->type != HCA_QP_UD;
-}
-
-/* Packets of a message: at least one. */
-static u32 packets(const struct hca_qp *qp, u64 length)
-{
-	return length <= qp->mtu ? 1 : DIV_ROUND_UP((u32)length, qp->mtu);
 }
 
 /* What the WQE in progress wants of its own keys; they are looked at in full when it begins. */
@@ -281,7 +242,7 @@ static void address(struct hca_qp *qp)
 	req->raddr = wqe->raddr;
 	req->rkey = wqe->rkey;
 	req->length = wqe->length;
-	req->packets = packets(qp, wqe->length);
+	req->packets = hca_packets(qp, wqe->length);
 	req->swap_add = wqe->swap_add;
 	req->compare = wqe->compare;
 }
@@ -442,15 +403,8 @@ static bool load(struct hca_qp *qp)
 
 	if (sq->active)
 		return true;
-	if (unlikely(!sq->buf))
+	if (!hca_sq_posted(sq))
 		return false;
-	if (sq->ci == sq->pi) {
-		sq->pi = (u16)be32_to_cpu(READ_ONCE(sq->dbrec[HCA_DBREC_SQ]));
-		/* The count before the WQEs; pairs with the poster's barrier before the doorbell record. */
-		smp_rmb();
-		if (sq->ci == sq->pi)
-			return false;
-	}
 	hca_wqe_fetch(qp, &sq->wqe);
 	sq->active = true;
 	sq->offset = 0;
@@ -471,17 +425,17 @@ static enum step step(struct hca_qp *qp, u32 *room)
 		if (sq->active)
 			break;
 		if (!sq->drained) {
-			settle(sq);
+			hca_sq_settle(sq);
 			sq->drained = true;
 			qp->dev->ops->qp_event(qp, HCA_EVENT_SQ_DRAINED);
 		}
 		return STEP_EMPTY;
 	case HCA_QPS_SQE:
-		settle(sq);
+		hca_sq_settle(sq);
 		hca_sq_flush(qp);
 		return STEP_EMPTY;
 	case HCA_QPS_ERR:
-		settle(sq);
+		hca_sq_settle(sq);
 		hca_qp_flush(qp);
 		return STEP_EMPTY;
 	default:
@@ -499,17 +453,27 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 	enum step s;
 
 	for (;;) {
-		u32 room = HCA_SLICE, done = 0;
+		u32 room = HCA_SLICE, most = clamp(budget->wqes, 1u, BATCH), done = 0;
+		bool plain = qp->type == HCA_QP_RC;
 
 		spin_lock(&qp->sq.lock);
 		rcu_read_lock();
 		do {
+			/* As long as some go that way. */
+			if (plain) {
+				u32 n = hca_express(qp, most - done, &room);
+
+				done += n;
+				plain = n;
+				s = STEP_DONE;
+				if (done == most || !room)
+					break;
+			}
 			s = step(qp, &room);
 			if (s == STEP_DONE)
 				done++;
-		} while ((s == STEP_DONE && done < BATCH && done < budget->wqes && room) ||
-			 (s == STEP_MORE && room));
-		settle(&qp->sq);
+		} while ((s == STEP_DONE && done < most && room) || (s == STEP_MORE && room));
+		hca_sq_settle(&qp->sq);
 		rcu_read_unlock();
 		spin_unlock(&qp->sq.lock);
 

@@ -261,8 +261,8 @@ static const u8 responder_of[HCA_QP_TYPES] = {
 	[HCA_QP_DCT]	 = HCA_QP_DCI,
 };
 
-/* Whether the slice is what this connection waits for; anything else is dropped, as on a wire. */
-static bool expected(struct hca_qp *qp, const struct hca_request *req)
+/* Anything else is dropped, as on a wire. */
+bool hca_expected(struct hca_qp *qp, const struct hca_request *req)
 {
 	struct hca_rq *rq = &qp->rq;
 
@@ -328,7 +328,7 @@ enum hca_ack hca_respond(struct hca_qp *qp, struct hca_request *req)
 	enum hca_ack ack;
 
 	spin_lock(&rq->lock);
-	if (unlikely(!expected(qp, req))) {
+	if (unlikely(!hca_expected(qp, req))) {
 		spin_unlock(&rq->lock);
 		return HCA_NO_RESPONSE;
 	}

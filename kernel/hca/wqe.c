@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Send WQEs: out of shared memory once, then decoded from the private copy. */
-#include "hca.h"
+#include "sq.h"
 
 enum {
 	SEG_RADDR  = 1 << 0,
@@ -65,11 +65,6 @@ static u8 slots(const struct hca_sq *sq, u32 ds)
 	return bbs <= (u16)(sq->pi - sq->ci) ? bbs : 0;
 }
 
-static const u8 *slot(const struct hca_sq *sq, u16 index)
-{
-	return sq->buf + ((size_t)(index & sq->mask) << HCA_WQE_BB_SHIFT);
-}
-
 /* Freeing a key looks like registering one, and counts as nothing. */
 static enum hca_class class_of(u8 op, u8 mkey_free)
 {
@@ -80,9 +75,9 @@ static enum hca_class class_of(u8 op, u8 mkey_free)
 
 u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op, enum hca_class *class)
 {
-	const struct hca_wqe_ctrl *ctrl = (const void *)slot(sq, sq->ci);
+	const struct hca_wqe_ctrl *ctrl = (const void *)hca_sq_slot(sq, sq->ci);
 	u8 bbs = slots(sq, be32_to_cpu(READ_ONCE(ctrl->qpn_ds)) & HCA_WQE_MAX_DS);
-	const struct hca_wqe_mkey *mk = (const void *)slot(sq, sq->ci + 1);
+	const struct hca_wqe_mkey *mk = (const void *)hca_sq_slot(sq, sq->ci + 1);
 
 	*op = be32_to_cpu(READ_ONCE(ctrl->opmod_idx_opcode)) & 0xff;
 	*class = class_of(*op, bbs > 1 ? READ_ONCE(mk->free) : 0);
@@ -249,7 +244,7 @@ void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe)
 	u32 qpn_ds, ds;
 	u8 n;
 
-	copy_slot(wqe->raw, slot(sq, sq->ci), HCA_WQE_BB);
+	copy_slot(wqe->raw, hca_sq_slot(sq, sq->ci), HCA_WQE_BB);
 	qpn_ds = be32_to_cpu(ctrl->qpn_ds);
 	ds = qpn_ds & HCA_WQE_MAX_DS;
 	wqe->index = sq->ci;
@@ -270,7 +265,7 @@ void hca_wqe_fetch(struct hca_qp *qp, struct hca_wqe *wqe)
 		return;
 	}
 	for (n = 1; n < wqe->bbs; n++)
-		copy_slot(wqe->raw + n * HCA_WQE_BB, slot(sq, sq->ci + n), HCA_WQE_BB);
+		copy_slot(wqe->raw + n * HCA_WQE_BB, hca_sq_slot(sq, sq->ci + n), HCA_WQE_BB);
 	if (likely(decode(qp, wqe, i->segs, qpn_ds)))
 		wqe->status = HCA_SYND_OK;
 }

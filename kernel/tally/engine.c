@@ -18,7 +18,7 @@ MODULE_PARM_DESC(turn_wqes, "work requests of a queue that the engine executes b
 
 static unsigned int turn_bytes = 256 * 1024;
 module_param(turn_bytes, uint, 0644);
-MODULE_PARM_DESC(turn_bytes, 
+MODULE_PARM_DESC(turn_bytes,
 		 "bytes of a queue that the engine moves before it turns to the next, 65536 at most while it polls (262144)");
 
 /**

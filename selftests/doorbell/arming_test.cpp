@@ -52,7 +52,8 @@ struct How {
 };
 
 const How hows[] = {
-	{"by one store", [](char *uar, std::uint64_t word) { *reinterpret_cast<volatile std::uint64_t *>(uar + 0x20) = word; }},
+	{"by one store",
+	 [](char *uar, std::uint64_t word) { *reinterpret_cast<volatile std::uint64_t *>(uar + 0x20) = word; }},
 	{"by two halves",
 	 [](char *uar, std::uint64_t word) {
 		 reinterpret_cast<volatile std::uint32_t *>(uar + 0x20)[0] = std::uint32_t(word);

@@ -35,7 +35,8 @@ class Parameter {
 };
 
 // Rings as fast as completions come, until @enough or the time is over.
-std::uint64_t stream(Ringer &r, std::chrono::milliseconds limit, const std::function<bool()> &enough = [] { return false; })
+std::uint64_t stream(Ringer &r, std::chrono::milliseconds limit,
+		     const std::function<bool()> &enough = [] { return false; })
 {
 	auto end = clock::now() + limit;
 	std::uint64_t n = 0;

@@ -116,7 +116,8 @@ KTEST(count_more, "initiators of XRC and DC take a counter, and so does a DC tar
 	d.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
 	d.dc_init_attr.dct_access_key = 1;
 	Qp dct = own<Qp>(try_dv_qp(pd.get(), cq.get(), cq.get(), o, d), "create DCT");
-	EXPECT_EQ(k.attach(dct.get(), uint32_t{IBV_QP_ATTACH_COMP_CNTR_OP_RECV} | TALLY_QP_ATTACH_COMP_CNTR_OP_REMOTE_ATOMIC), 0);
+	EXPECT_EQ(k.attach(dct.get(), uint32_t{IBV_QP_ATTACH_COMP_CNTR_OP_RECV} |
+					      TALLY_QP_ATTACH_COMP_CNTR_OP_REMOTE_ATOMIC), 0);
 }
 
 } // namespace

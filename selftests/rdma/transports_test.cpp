@@ -525,7 +525,8 @@ KTEST(dc, "WRITE, SEND, READ and atomics of an initiator reach a target")
 	EXPECT_TRUE(equal(t.mem, 100000, i.mem, 1, 3000));
 
 	t.mem.pattern(7);
-	EXPECT_EQ(i.to(dctn, dc_key, i.mem.sge(0, 5000), [&](ibv_qp_ex *e) { ibv_wr_rdma_read(e, t.mem.rkey(), t.mem.addr(9)); }),
+	EXPECT_EQ(i.to(dctn, dc_key, i.mem.sge(0, 5000),
+		       [&](ibv_qp_ex *e) { ibv_wr_rdma_read(e, t.mem.rkey(), t.mem.addr(9)); }),
 		  IBV_WC_SUCCESS);
 	EXPECT_TRUE(equal(i.mem, 0, t.mem, 9, 5000));
 

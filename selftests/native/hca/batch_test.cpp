@@ -93,23 +93,26 @@ TEST(Batch, SuccessesAreCountedBeforeTheErrorThatEndsThem)
 TEST(Batch, WhoReceivesAMessageFindsTheWritesBeforeItCounted)
 {
 	for (bool imm : {false, true}) {
-		Counted p;
-		u64 seen = 0;
-		p.w.on_event = [&](const Event &e) {
-			if (e.what == Told::CqEvent && e.who == &p.cb)
-				seen = p.arrived.comp();
-		};
-		p.b.post_recv(p.kb.sge(64, 8));
-		p.cb.arm();
-		for (int i = 0; i < 5; i++)
-			p.a.stage(p.write(false));
-		if (imm)
-			p.a.stage(Wqe::write_imm(p.kb.addr(), p.kb.key(), 1).signaled(false));
-		else
-			p.a.stage(Wqe::send().signaled(false));
-		p.a.ring();
-		EXPECT_EQ(seen, 5u);
-		p.w.on_event = nullptr;
+		for (u32 len : {0, 8}) {
+			Counted p;
+			u64 seen = 0;
+			p.w.on_event = [&](const Event &e) {
+				if (e.what == Told::CqEvent && e.who == &p.cb)
+					seen = p.arrived.comp();
+			};
+			p.b.post_recv(p.kb.sge(64, 8));
+			p.cb.arm();
+			for (int i = 0; i < 5; i++)
+				p.a.stage(p.write(false));
+			if (imm)
+				p.a.stage(Wqe::write_imm(p.kb.addr(), p.kb.key(), 1).sge(p.ka.sge(0, len)).signaled(false));
+			else
+				p.a.stage(Wqe::send().sge(p.ka.sge(0, len)).signaled(false));
+			p.a.ring();
+			EXPECT_EQ(seen, 5u);
+			p.mb.accept(64, 8);
+			p.w.on_event = nullptr;
+		}
 	}
 }
 
