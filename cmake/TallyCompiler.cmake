@@ -22,12 +22,18 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
+	# Without these words it caches nothing that uses a precompiled header.
 	set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-	set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+	set(CMAKE_CXX_COMPILER_LAUNCHER
+		${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+		${CCACHE_PROGRAM})
 endif()
 
-# Tests are compiled more often than their speed matters: half the time of -O2 -g. For the sources of one target, not
-# for what it links.
+# Tests are compiled more often than their speed matters: half the time of -O2 -g.  For the sources of one target, not
+# for what it links.  The headers that most of its sources begin with are compiled once, which is half of the rest.
 function(tally_compile_quickly target)
 	target_compile_options(${target} PRIVATE -g1 $<IF:$<BOOL:${TALLY_SANITIZE}>,-O0,-O1>)
+	foreach(header ${ARGN})
+		target_precompile_headers(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${header}>)
+	endforeach()
 endfunction()
