@@ -4,7 +4,7 @@
  *
  * A driver allocates the objects (they are members of its own structures), gives them kernel addresses of the
  * rings, doorbell records and pages that user space shares, and calls hca_qp_run() when a doorbell rang.
- * Everything else happens inside: WQEs are copied out of shared memory once, decoded, their keys resolved, the
+ * Everything else happens inside: each word of a WQE is read from shared memory once, keys are resolved, the
  * bytes moved, the responder's side of the peer QP run, CQEs written, counters raised.
  *
  * Locks, outermost first: hca_sq.lock, hca_rq.lock (of the same or of the peer QP), hca_srq.lock, then

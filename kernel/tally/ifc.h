@@ -48,6 +48,14 @@ struct mlx5_ifc_tally_create_rmp_umem_bits {
 	u8 reserved_at_440[0x40];
 };
 
+/* Likewise, of create_mkey_in. */
+struct mlx5_ifc_tally_create_mkey_umem_bits {
+	u8 reserved_at_0[0x320];
+	u8 mkey_umem_id[0x20];
+	u8 mkey_umem_offset[0x40];
+	u8 reserved_at_380[0x500];
+};
+
 /* A view of cmd_hca_cap. */
 struct mlx5_ifc_tally_mmo_cap_bits {
 	u8 reserved_at_0[0x6b];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Keys that stand for pieces of other keys: made by the device's command CREATE_MKEY, and memory windows.  What they
- * stand for comes with work requests, see ../hca/umr.c; a command may give the first entries, too.
+ * stand for comes with work requests, see ../hca/umr.c; a command may give the first entries, too.  And keys that the
+ * command makes of registered memory, which are like a region's.
  */
 #include "devx.h"
 #include "tally.h"
@@ -36,6 +37,7 @@ static void unmake(struct tally_dev *dev, struct tally_mkey *mkey)
 	hca_mkey_unpublish(&dev->hca, &mkey->hca);
 	synchronize_rcu_expedited();
 	hca_table_release(&dev->hca.mkeys, mkey->hca.key >> 8);
+	tally_ring_unmap(&mkey->memory);
 	kvfree(mkey->entries);
 }
 
@@ -58,17 +60,21 @@ static u8 access_of(const void *mkc)
 	return access;
 }
 
+static u32 mode_of(const void *mkc)
+{
+	return MLX5_GET(mkc, mkc, access_mode_1_0) | MLX5_GET(mkc, mkc, access_mode_4_2) << 2;
+}
+
 /* What the mailbox asks for, in the HCA's terms. */
-static u8 read_mailbox(const struct tally_devx_cmd *cmd, struct hca_indirect_config *cfg)
+static u8 read_pieces(const struct tally_devx_cmd *cmd, struct hca_indirect_config *cfg)
 {
 	const void *mkc = MLX5_ADDR_OF(create_mkey_in, cmd->in, memory_key_mkey_entry);
-	u32 mode = MLX5_GET(mkc, mkc, access_mode_1_0) | MLX5_GET(mkc, mkc, access_mode_4_2) << 2;
 	size_t given = cmd->in_len - MLX5_ST_SZ_BYTES(create_mkey_in);
 	u32 shift = MLX5_GET(mkc, mkc, log_page_size);
+	u32 mode = mode_of(mkc);
 
 	if ((mode != MLX5_MKC_ACCESS_MODE_KLMS && mode != MLX5_MKC_ACCESS_MODE_KSM) ||
-	    MLX5_GET(create_mkey_in, cmd->in, mkey_umem_valid) || MLX5_GET(create_mkey_in, cmd->in, pg_access) ||
-	    MLX5_GET(mkc, mkc, bsf_en) || MLX5_GET(mkc, mkc, bsf_octword_size))
+	    MLX5_GET(create_mkey_in, cmd->in, pg_access))
 		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 
 	*cfg = (struct hca_indirect_config){
@@ -96,18 +102,63 @@ static u8 read_mailbox(const struct tally_devx_cmd *cmd, struct hca_indirect_con
 	return MLX5_CMD_STAT_OK;
 }
 
+static u8 make_of_pieces(struct tally_dev *dev, struct tally_mkey *mkey, const struct tally_devx_cmd *cmd)
+{
+	struct hca_indirect_config cfg;
+	u8 status;
+
+	status = read_pieces(cmd, &cfg);
+	if (status != MLX5_CMD_STAT_OK)
+		return status;
+	return tally_devx_status(make(dev, mkey, &cfg));
+}
+
+/*
+ * Registered memory is in one piece here, so that page sizes and the length of the page table, which are in the mailbox
+ * too, do not matter.  It is the memory that allows writing, whether the mailbox asks for that look (pg_access) or not.
+ */
+static u8 make_of_umem(struct tally_dev *dev, struct tally_mkey *mkey, const struct tally_devx_cmd *cmd)
+{
+	const void *mkc = MLX5_ADDR_OF(create_mkey_in, cmd->in, memory_key_mkey_entry);
+	u64 iova = MLX5_GET64(mkc, mkc, start_addr), length = MLX5_GET64(mkc, mkc, len), last;
+	u8 access = access_of(mkc);
+	u32 index;
+	int ret;
+
+	if (mode_of(mkc) != MLX5_MKC_ACCESS_MODE_MTT || MLX5_GET(mkc, mkc, length64) ||
+	    MLX5_GET(mkc, mkc, qpn) != HCA_ANY_QPN || !length || check_add_overflow(iova, length - 1, &last))
+		return MLX5_CMD_STAT_BAD_PARAM_ERR;
+	ret = tally_ring_of_umem(&mkey->memory, cmd->ctx, MLX5_GET(tally_create_mkey_umem, cmd->in, mkey_umem_id),
+				 MLX5_GET64(tally_create_mkey_umem, cmd->in, mkey_umem_offset), length,
+				 access & (HCA_ACCESS_LOCAL_WRITE | HCA_ACCESS_REMOTE_WRITE | HCA_ACCESS_REMOTE_ATOMIC));
+	if (ret)
+		return tally_devx_status(ret);
+	ret = hca_table_reserve(&dev->hca.mkeys, &index);
+	if (ret) {
+		tally_ring_unmap(&mkey->memory);
+		return tally_devx_status(ret);
+	}
+	tally_blocks_of_range(&mkey->blocks, mkey->memory.addr);
+	mkey->hca.key = index << 8 | MLX5_GET(mkc, mkc, mkey_7_0);
+	mkey->hca.access = access;
+	mkey->hca.free = MLX5_GET(mkc, mkc, free);
+	mkey->hca.iova = iova;
+	mkey->hca.length = length;
+	mkey->hca.block_shift = mkey->blocks.shift;
+	mkey->hca.first_offset = mkey->blocks.first_offset;
+	mkey->hca.blocks = mkey->blocks.addr;
+	return MLX5_CMD_STAT_OK;
+}
+
 static u8 devx_create(struct tally_devx_obj *obj, const struct tally_devx_cmd *cmd)
 {
 	const void *mkc = MLX5_ADDR_OF(create_mkey_in, cmd->in, memory_key_mkey_entry);
 	struct tally_dev *dev = to_tdev(cmd->ctx->ib.device);
-	struct hca_indirect_config cfg;
 	struct tally_mkey *mkey;
 	u8 status;
-	int ret;
 
-	status = read_mailbox(cmd, &cfg);
-	if (status != MLX5_CMD_STAT_OK)
-		return status;
+	if (MLX5_GET(mkc, mkc, bsf_en) || MLX5_GET(mkc, mkc, bsf_octword_size))
+		return MLX5_CMD_STAT_BAD_PARAM_ERR;
 	mkey = kzalloc(sizeof(*mkey), GFP_KERNEL_ACCOUNT);
 	if (!mkey)
 		return MLX5_CMD_STAT_NO_RES_ERR;
@@ -119,11 +170,14 @@ static u8 devx_create(struct tally_devx_obj *obj, const struct tally_devx_cmd *c
 	mkey->hca.pdn = mkey->pd->res.number;
 	mkey->hca.invalidate_ok = MLX5_GET(mkc, mkc, en_rinval);
 	mkey->hca.no_umr = !MLX5_GET(mkc, mkc, umr_en);
-	ret = make(dev, mkey, &cfg);
-	if (ret) {
+	if (MLX5_GET(create_mkey_in, cmd->in, mkey_umem_valid))
+		status = make_of_umem(dev, mkey, cmd);
+	else
+		status = make_of_pieces(dev, mkey, cmd);
+	if (status != MLX5_CMD_STAT_OK) {
 		tally_pd_put(mkey->pd);
 		kfree(mkey);
-		return tally_devx_status(ret);
+		return status;
 	}
 	MLX5_SET(create_mkey_out, cmd->out, mkey_index, mkey->hca.key >> 8);
 	obj->id = mkey->hca.key >> 8;

@@ -278,16 +278,20 @@ struct tally_mr {
 };
 
 /**
- * struct tally_mkey - a key that work requests give its memory: made by a command, or a memory window
+ * struct tally_mkey - a key that is no region's: made by a command, or a memory window
  * @hca: the key, published as long as the object exists
- * @indirect: what work requests change
+ * @indirect: what work requests change, if they give it its memory
  * @entries: room for them
+ * @memory: else: registered memory
+ * @blocks: as the key has it
  * @pd: of a key made by a command: its protection domain
  */
 struct tally_mkey {
 	struct hca_mkey hca;
 	struct hca_indirect indirect;
 	struct hca_entry *entries;
+	struct tally_ring memory;
+	struct tally_blocks blocks;
 	struct tally_pd *pd;
 };
 

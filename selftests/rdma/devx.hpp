@@ -286,10 +286,55 @@ struct mlx5_ifc_dct_mailbox_bits {
 	u8 reserved_at_280[0x180];
 };
 
+// CREATE_MKEY, without entries behind it.
+struct mlx5_ifc_create_mkey_in_bits {
+	u8 opcode[0x10];
+	u8 uid[0x10];
+	u8 reserved_at_20[0x10];
+	u8 op_mod[0x10];
+	u8 reserved_at_40[0x20];
+	u8 pg_access[0x1];
+	u8 mkey_umem_valid[0x1];
+	u8 reserved_at_62[0x1e];
+	u8 reserved_at_80[0x1];
+	u8 free[0x1];
+	u8 reserved_at_82[0xe];
+	u8 umr_en[0x1];
+	u8 a[0x1];
+	u8 rw[0x1];
+	u8 rr[0x1];
+	u8 lw[0x1];
+	u8 lr[0x1];
+	u8 access_mode_1_0[0x2];
+	u8 reserved_at_98[0x8];
+	u8 qpn[0x18];
+	u8 mkey_7_0[0x8];
+	u8 reserved_at_c0[0x20];
+	u8 length64[0x1];
+	u8 bsf_en[0x1];
+	u8 reserved_at_e2[0x5];
+	u8 en_rinval[0x1];
+	u8 pd[0x18];
+	u8 start_addr[0x40];
+	u8 len[0x40];
+	u8 bsf_octword_size[0x20];
+	u8 reserved_at_1a0[0xa0];
+	u8 translations_octword_size[0x20];
+	u8 reserved_at_260[0x1a];
+	u8 log_page_size[0x6];
+	u8 reserved_at_280[0x80];
+	u8 translations_octword_actual_size[0x20];
+	u8 mkey_umem_id[0x20];
+	u8 mkey_umem_offset[0x40];
+	u8 reserved_at_380[0x500];
+};
+static_assert(sizeof(mlx5_ifc_create_mkey_in_bits) == 0x880);
+
 namespace rdma::devx {
 
 enum Opcode : uint16_t {
 	QUERY_HCA_CAP = 0x100,
+	CREATE_MKEY = 0x200,
 	CREATE_CQ = 0x400,
 	QUERY_CQ = 0x402,
 	MODIFY_CQ = 0x403,
