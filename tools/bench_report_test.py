@@ -91,9 +91,17 @@ class Table(unittest.TestCase):
             self.assertEqual(list(report.table(run()))[-1],
                              "*8-byte WRITE rate, one doorbell each, tally0 / rxe0*: because.")
 
+    def test_a_row_that_is_reached_needs_no_note(self):
+        row = "8-byte WRITE rate, one doorbell each, tally0 / rxe0"
+        r = report.Run()
+        r.add(1, "write_8", "tally0", {"rate": 31})
+        r.add(1, "write_8", "rxe0", {"rate": 1})
+        with unittest.mock.patch.dict(report.NOTES, {row: "because."}, clear=True):
+            self.assertFalse([line for line in report.table(r) if "because." in line])
+
     def test_latency_beside_a_stream_is_in_turns_of_it(self):
         r = report.Run()
-        r.add(1, "fairness", "tally0", {"p999_us_beside": 25, "stream_mib_s": 5000})
+        r.add(1, "fairness", "tally0", {"p999_us_beside": 6.25, "stream_mib_s": 5000})
         self.assertAlmostEqual(row("99.9 % WRITE latency beside").value(report.View(r, 1)), 2)
 
     def test_instructions_are_compared_builder_by_builder(self):

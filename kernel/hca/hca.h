@@ -31,8 +31,9 @@ struct hca_counter;
 struct hca_completion;
 struct hca_dev;
 
-/* Bytes moved under one set of locks. */
+/* Bytes moved under one set of locks, and how many a caller of hca_qp_run() must at least allow. */
 #define HCA_SLICE		(64u * 1024)
+#define HCA_MIN_SLICE		4096u
 /* What one SQ WQE can name: 63 units of 16 bytes less the control segment. */
 #define HCA_MAX_SEND_SGE	62u
 /* What the largest receive WQE can name (512 bytes). */
@@ -888,16 +889,16 @@ struct hca_sq {
 	u8 retry_left;
 	bool expired;
 	bool drained;
+	u16 streams;
+	u16 num_failed;
+	struct hca_owed owed;
+	struct hca_owed peer_owed;
+	struct hca_request req;
 	struct hca_dev *av_dev;
 	u32 av_gen;
 	u8 av_gid[16];
 	u8 av_mac[6];
-	u16 streams;
-	u16 num_failed;
 	u16 failed[HCA_MAX_FAILED_STREAMS];
-	struct hca_owed owed;
-	struct hca_owed peer_owed;
-	struct hca_request req;
 	struct hca_wqe wqe;
 };
 
@@ -957,6 +958,8 @@ enum hca_qp_state {
  * @peer_dev: who has the remote address, valid while @peer_gen is the current fabric generation
  * @peer_gen: see above; @peer_dev is stored before, @peer_gen read first (release, acquire)
  * @counters: by class; set in RESET or INIT under both locks, kept until the QP is gone; none for HCA_CLASS_NONE
+ *
+ * What most requests touch is side by side, and the large parts are at the end: with many QPs, it is pages that count.
  */
 struct hca_qp {
 	struct hca_dev *dev;
@@ -968,8 +971,6 @@ struct hca_qp {
 	struct hca_cq *send_cq;
 	struct hca_cq *recv_cq;
 	struct hca_srq *srq;
-	struct hca_sq sq;
-	struct hca_rq rq;
 	bool all_signaled;
 	bool mmo;
 	u8 access;
@@ -986,6 +987,8 @@ struct hca_qp {
 	struct hca_dev *peer_dev;
 	u32 peer_gen;
 	struct hca_counter *counters[HCA_CLASS_COUNT + 1];
+	struct hca_rq rq;
+	struct hca_sq sq;
 };
 
 /**
@@ -1131,7 +1134,7 @@ enum hca_run {
 /**
  * hca_qp_run - execute what was posted
  * @qp: the caller keeps it from being destroyed
- * @budget: at least one slice is done
+ * @budget: at least one request, or HCA_MIN_SLICE of it, is done
  *
  * Process context.  Any number of callers at once.  Reads the doorbell record after the caller's doorbell, so
  * that no post is missed.

@@ -453,7 +453,8 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 	enum step s;
 
 	for (;;) {
-		u32 room = HCA_SLICE, most = clamp(budget->wqes, 1u, BATCH), done = 0;
+		u32 most = clamp(budget->wqes, 1u, BATCH), done = 0;
+		u32 slice = clamp(budget->bytes, HCA_MIN_SLICE, HCA_SLICE), room = slice;
 		bool plain = qp->type == HCA_QP_RC;
 
 		spin_lock(&qp->sq.lock);
@@ -482,7 +483,7 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 		if (s == STEP_WAIT)
 			return HCA_RUN_WAIT;
 		budget->wqes -= min(done, budget->wqes);
-		budget->bytes -= min(HCA_SLICE - room, budget->bytes);
+		budget->bytes -= min(slice - room, budget->bytes);
 		if (!budget->wqes || !budget->bytes)
 			return HCA_RUN_MORE;
 	}

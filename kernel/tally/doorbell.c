@@ -24,9 +24,9 @@ static unsigned int trap_wqes = 32;
 module_param(trap_wqes, uint, 0644);
 MODULE_PARM_DESC(trap_wqes, "work requests executed inside a doorbell's fault, the rest by the engine (32)");
 
-static unsigned int trap_bytes = 32 * 1024;
+static unsigned int trap_bytes = 64 * 1024;
 module_param(trap_bytes, uint, 0644);
-MODULE_PARM_DESC(trap_bytes, "bytes moved inside a doorbell's fault, the rest by the engine (32768)");
+MODULE_PARM_DESC(trap_bytes, "bytes moved inside a doorbell's fault, the rest by the engine (65536)");
 
 /* ---- which QP, which CQ ---- */
 

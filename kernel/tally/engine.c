@@ -11,6 +11,8 @@
 
 /* QPs run before the engine looks at other things. */
 #define TURNS 4
+/* Bytes of the one turn between two looks at polled pages: what their posters wait for. */
+#define TURN_BYTES_POLLING (16u * 1024)
 
 static unsigned int turn_wqes = 64;
 module_param(turn_wqes, uint, 0644);
@@ -19,7 +21,7 @@ MODULE_PARM_DESC(turn_wqes, "work requests of a queue that the engine executes b
 static unsigned int turn_bytes = 256 * 1024;
 module_param(turn_bytes, uint, 0644);
 MODULE_PARM_DESC(turn_bytes,
-		 "bytes of a queue that the engine moves before it turns to the next, 65536 at most while it polls (262144)");
+		 "bytes of a queue that the engine moves before it turns to the next, 16384 at most while it polls (262144)");
 
 /**
  * struct tally_engine - a device's engine
@@ -162,7 +164,7 @@ static void end_turn(struct tally_engine *e, struct tally_qp *qp, bool more)
 
 /*
  * A bounded number of turns; returns whether there was one.  Posters of polled pages wait as long as this takes,
- * small requests behind huge ones of others: while there are such pages, it is one slice.
+ * small requests behind huge ones of others: while there are such pages, it is a short one.
  */
 static bool run_queued(struct tally_engine *e)
 {
@@ -172,7 +174,7 @@ static bool run_queued(struct tally_engine *e)
 	for (turns = 0; turns < most; turns++) {
 		struct hca_budget budget = {
 			.wqes = READ_ONCE(turn_wqes),
-			.bytes = polling ? min(READ_ONCE(turn_bytes), HCA_SLICE) : READ_ONCE(turn_bytes),
+			.bytes = polling ? min(READ_ONCE(turn_bytes), TURN_BYTES_POLLING) : READ_ONCE(turn_bytes),
 		};
 		bool timer_due = false;
 		struct tally_qp *qp = begin_turn(e, &timer_due);

@@ -379,7 +379,6 @@ struct tally_srq {
 struct tally_qp {
 	struct ib_qp ib;
 	const struct tally_devx_obj *devx;
-	struct hca_qp hca;
 	struct tally_work work;
 	struct tally_bfreg *bfreg;
 	struct list_head bfreg_link;
@@ -395,6 +394,7 @@ struct tally_qp {
 	enum ib_sig_type sig_type;
 	bool no_loopback;
 	bool sqd_notify;
+	struct hca_qp hca;
 };
 
 static inline struct tally_dev *to_tdev(struct ib_device *ib)

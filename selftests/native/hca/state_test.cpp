@@ -254,6 +254,30 @@ TEST(Budget, IsKeptAndSaysWhetherMoreIsToDo)
 	p.mb.expect(0, p.ma.read(0, 600000));
 }
 
+TEST(Budget, LessThanASliceIsNotExceeded)
+{
+	Pair p;
+	p.a.stage(Wqe::write(p.kb.addr(), p.kb.key()).sge(p.ka.sge(0, 50000)));
+	p.a.set_sq_record(p.a.producer_index());
+	p.mb.accept(0, 50000);
+	for (u64 turns = 1; turns <= 3; turns++) {
+		EXPECT_EQ(p.a.run(1000, 16384), HCA_RUN_MORE);
+		EXPECT_EQ(p.da.stat(HCA_STAT_BYTES), turns * 16384);
+	}
+	EXPECT_EQ(p.a.run(1000, 16384), HCA_RUN_IDLE);
+	EXPECT_EQ(one(p.ca).byte_cnt, 50000u);
+	EXPECT_EQ(p.mb.read(0, 50000), p.ma.read(0, 50000));
+	/* However small it is, there is progress. */
+	p.a.stage(Wqe::write(p.kb.addr(), p.kb.key()).sge(p.ka.sge(0, 50000)));
+	p.a.set_sq_record(p.a.producer_index());
+	EXPECT_EQ(p.a.run(1000, 1), HCA_RUN_MORE);
+	EXPECT_EQ(p.da.stat(HCA_STAT_BYTES), 50000u + HCA_MIN_SLICE);
+	while (p.a.run(1000, 1) == HCA_RUN_MORE)
+		continue;
+	EXPECT_TRUE(one(p.ca).ok());
+	p.mb.accept(0, 50000);
+}
+
 TEST(Budget, NoneAtAllStillDoesASlice)
 {
 	Pair p;
