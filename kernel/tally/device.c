@@ -284,10 +284,10 @@ struct tally_dev *tally_dev_alloc(struct net_device *ndev, const char *name)
 	ret = tally_parent_add(&dev->ib);
 	if (ret)
 		goto err;
-	dev->engine = tally_engine_create(dev, name);
-	if (IS_ERR(dev->engine)) {
-		ret = PTR_ERR(dev->engine);
-		dev->engine = NULL;
+	dev->engines = tally_engines_create(dev, name);
+	if (IS_ERR(dev->engines)) {
+		ret = PTR_ERR(dev->engines);
+		dev->engines = NULL;
 		goto err;
 	}
 	ret = ib_comp_cntr_register_ops(&dev->ib, &tally_cntr_ops);
@@ -307,8 +307,8 @@ err:
 void tally_dev_free_parts(struct tally_dev *dev)
 {
 	ib_comp_cntr_unregister_ops(&dev->ib);
-	if (dev->engine)
-		tally_engine_destroy(dev->engine);
+	if (dev->engines)
+		tally_engines_destroy(dev->engines);
 	hca_table_destroy(&dev->umems);
 	hca_table_destroy(&dev->pds);
 	ida_destroy(&dev->xrcds);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The engine: a device's thread. */
+/* Engines: a device's threads. */
 #include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -11,6 +11,11 @@
 
 /* QPs run before the engine looks at other things. */
 #define TURNS 4
+/* More of them were never of use, and each is a thread. */
+#define MAX_ENGINES 64
+/* Of this many CPUs, one is the engines': a poster, who he sends to, and the rest of what both do. */
+#define CPUS_PER_ENGINE 4
+
 /* Bytes of the one turn between two looks at polled pages: what their posters wait for. */
 #define TURN_BYTES_POLLING (16u * 1024)
 
@@ -23,8 +28,12 @@ module_param(turn_bytes, uint, 0644);
 MODULE_PARM_DESC(turn_bytes,
 		 "bytes of a queue that the engine moves before it turns to the next, 16384 at most while it polls (262144)");
 
+static unsigned int engines;
+module_param(engines, uint, 0644);
+MODULE_PARM_DESC(engines, "engine threads of a device that is added from here on, 0: one for each 4 CPUs, 64 at most (0)");
+
 /**
- * struct tally_engine - a device's engine
+ * struct tally_engine - one of a device's engines
  * @dev: the device
  * @task: its thread
  * @lock: @run, @asleep and the tally_work of every QP.  A leaf, taken in the timers' hard interrupts and under
@@ -44,10 +53,17 @@ struct tally_engine {
 	struct tally_poller poller;
 };
 
-static struct tally_engine *engine_of(struct tally_qp *qp)
-{
-	return to_tdev(qp->ib.device)->engine;
-}
+/**
+ * struct tally_engines - they
+ * @next: counts contexts
+ * @num: how many
+ * @each: they; of one that could not be started, @task is NULL
+ */
+struct tally_engines {
+	atomic_t next;
+	u32 num;
+	struct tally_engine each[] __counted_by(num);
+};
 
 /* Under the engine's lock.  Returns whether the thread must be woken. */
 static bool queue(struct tally_engine *e, struct tally_work *w)
@@ -60,7 +76,7 @@ static bool queue(struct tally_engine *e, struct tally_work *w)
 
 void tally_engine_kick(struct tally_qp *qp)
 {
-	struct tally_engine *e = engine_of(qp);
+	struct tally_engine *e = qp->work.engine;
 	unsigned long flags;
 	bool wake;
 
@@ -74,7 +90,7 @@ void tally_engine_kick(struct tally_qp *qp)
 static enum hrtimer_restart timer_fired(struct hrtimer *timer)
 {
 	struct tally_qp *qp = container_of(timer, struct tally_qp, work.timer);
-	struct tally_engine *e = engine_of(qp);
+	struct tally_engine *e = qp->work.engine;
 	unsigned long flags;
 	bool wake = false;
 
@@ -92,7 +108,7 @@ static enum hrtimer_restart timer_fired(struct hrtimer *timer)
 
 void tally_engine_timer(struct tally_qp *qp, u64 ns)
 {
-	struct tally_engine *e = engine_of(qp);
+	struct tally_engine *e = qp->work.engine;
 	unsigned long flags;
 
 	spin_lock_irqsave(&e->lock, flags);
@@ -103,17 +119,18 @@ void tally_engine_timer(struct tally_qp *qp, u64 ns)
 	spin_unlock_irqrestore(&e->lock, flags);
 }
 
-void tally_work_init(struct tally_qp *qp)
+void tally_work_init(struct tally_qp *qp, struct tally_engine *engine)
 {
 	struct tally_work *w = &qp->work;
 
+	w->engine = engine;
 	INIT_LIST_HEAD(&w->link);
 	hrtimer_setup(&w->timer, timer_fired, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 }
 
 void tally_engine_forget(struct tally_qp *qp)
 {
-	struct tally_engine *e = engine_of(qp);
+	struct tally_engine *e = qp->work.engine;
 	struct tally_work *w = &qp->work;
 
 	spin_lock_irq(&e->lock);
@@ -233,31 +250,60 @@ static int engine_main(void *arg)
 	return 0;
 }
 
-struct tally_engine *tally_engine_create(struct tally_dev *dev, const char *name)
+static int start(struct tally_engine *e, struct tally_dev *dev, const char *name, u32 index)
 {
-	struct tally_engine *e;
+	struct task_struct *task;
 
-	e = kzalloc(sizeof(*e), GFP_KERNEL);
-	if (!e)
-		return ERR_PTR(-ENOMEM);
 	e->dev = dev;
 	spin_lock_init(&e->lock);
 	INIT_LIST_HEAD(&e->run);
 	tally_poller_init(&e->poller);
-	e->task = kthread_run(engine_main, e, "%s-engine", name);
-	if (IS_ERR(e->task)) {
-		int err = PTR_ERR(e->task);
-
-		kfree(e);
-		return ERR_PTR(err);
-	}
-	return e;
+	if (index)
+		task = kthread_run(engine_main, e, "%s-engine/%u", name, index);
+	else
+		task = kthread_run(engine_main, e, "%s-engine", name);
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	e->task = task;
+	return 0;
 }
 
-void tally_engine_destroy(struct tally_engine *engine)
+struct tally_engines *tally_engines_create(struct tally_dev *dev, const char *name)
 {
-	kthread_stop(engine->task);
-	kfree(engine);
+	u32 wanted = READ_ONCE(engines), num, i;
+	struct tally_engines *all;
+	int ret;
+
+	num = clamp(wanted ?: num_online_cpus() / CPUS_PER_ENGINE, 1u, (u32)MAX_ENGINES);
+	all = kvzalloc(struct_size(all, each, num), GFP_KERNEL);
+	if (!all)
+		return ERR_PTR(-ENOMEM);
+	all->num = num;
+	for (i = 0; i < num; i++) {
+		ret = start(&all->each[i], dev, name, i);
+		if (ret) {
+			tally_engines_destroy(all);
+			return ERR_PTR(ret);
+		}
+	}
+	return all;
+}
+
+void tally_engines_destroy(struct tally_engines *all)
+{
+	u32 i;
+
+	for (i = 0; i < all->num; i++)
+		if (all->each[i].task)
+			kthread_stop(all->each[i].task);
+	kvfree(all);
+}
+
+struct tally_engine *tally_engine_next(struct tally_dev *dev)
+{
+	struct tally_engines *all = dev->engines;
+
+	return &all->each[(u32)atomic_fetch_inc(&all->next) % all->num];
 }
 
 struct tally_poller *tally_engine_poller(struct tally_engine *engine)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The engine: a thread that runs queues nobody else runs (what exceeds a poster's budget, retries, flushes)
- * and that watches doorbell records of polled pages.  Idle, it sleeps without any timer.
+ * Engines: threads that run queues nobody else runs (what exceeds a poster's budget, retries, flushes) and that
+ * watch doorbell records of polled pages.  Idle, they sleep without any timer.
+ *
+ * A device has one or several; all queues and pages of a context have the same.
  */
 #ifndef TALLY_ENGINE_H
 #define TALLY_ENGINE_H
@@ -13,9 +15,11 @@
 struct tally_qp;
 struct tally_dev;
 struct tally_engine;
+struct tally_engines;
 
 /**
- * struct tally_work - a QP's place in the engine; member of struct tally_qp
+ * struct tally_work - a QP's place in its engine; member of struct tally_qp
+ * @engine: it; constant
  * @link: on the engine's run list, under its lock
  * @timer: asks for hca_qp_timer(); started and cancelled under the engine's lock
  * @timer_due: it has fired, hca_qp_timer() is to be called
@@ -26,6 +30,7 @@ struct tally_engine;
  * @quiet: passes since it had something to do
  */
 struct tally_work {
+	struct tally_engine *engine;
 	struct list_head link;
 	struct hrtimer timer;
 	bool timer_due;
@@ -37,11 +42,14 @@ struct tally_work {
 };
 
 /* @name: what the device is going to be called. */
-struct tally_engine *tally_engine_create(struct tally_dev *dev, const char *name);
+struct tally_engines *tally_engines_create(struct tally_dev *dev, const char *name);
 /* No QP is left. */
-void tally_engine_destroy(struct tally_engine *engine);
+void tally_engines_destroy(struct tally_engines *engines);
 
-void tally_work_init(struct tally_qp *qp);
+/* The engine of the next context; they take turns. */
+struct tally_engine *tally_engine_next(struct tally_dev *dev);
+
+void tally_work_init(struct tally_qp *qp, struct tally_engine *engine);
 
 /* Run the QP soon.  Any context that may take a spinlock; never sleeps. */
 void tally_engine_kick(struct tally_qp *qp);

@@ -98,7 +98,7 @@ bool tally_poller_wanted(struct tally_poller *p)
 
 static struct tally_poller *poller_of(struct tally_uar *uar)
 {
-	return tally_engine_poller(uar->uars->dev->engine);
+	return tally_engine_poller(uar->uars->engine);
 }
 
 /* ---- in fault handlers ---- */
@@ -112,7 +112,7 @@ void tally_uar_ask(struct tally_uar *uar)
 	if (list_empty(&uar->ask_link))
 		list_add_tail(&uar->ask_link, &p->asked);
 	spin_unlock(&p->ask_lock);
-	tally_engine_wake(uar->uars->dev->engine);
+	tally_engine_wake(uar->uars->engine);
 }
 
 void tally_uar_rang(struct tally_uar *uar)

@@ -205,7 +205,7 @@ int tally_qp_make(struct tally_qp *qp, struct hca_qp_config *cfg)
 		return ret;
 	cfg->qpn = qp->ib.qp_num;
 	hca_qp_init(&qp->hca, &dev->hca, cfg);
-	tally_work_init(qp);
+	tally_work_init(qp, qp->ctx ? qp->ctx->engine : tally_engine_next(dev));
 	return 0;
 }
 

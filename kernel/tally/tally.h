@@ -90,7 +90,7 @@ struct tally_stats {
  * @ib: what ib_core knows of it
  * @hca: the virtual HCA
  * @null_key: the key of every null region
- * @engine: its thread
+ * @engines: its threads
  * @stats: the driver's own, per CPU
  * @ndev: only to be compared with; ib_core holds the reference, and only until the device is unregistered
  * @cqs: CQs by number, as struct tally_res
@@ -123,7 +123,7 @@ struct tally_dev {
 	struct ib_device ib;
 	struct hca_dev hca;
 	struct hca_mkey null_key;
-	struct tally_engine *engine;
+	struct tally_engines *engines;
 	struct tally_stats __percpu *stats;
 	struct net_device *ndev;
 	struct hca_table cqs;
@@ -156,6 +156,7 @@ struct tally_dev {
 /**
  * struct tally_ucontext - an open device of a process
  * @ib: what ib_core knows of it
+ * @engine: executes what its processes do not
  * @uars: doorbell pages, see doorbell.c
  * @num_uars: how many there can be
  * @dyn_uars: pages are allocated one by one, see uar_object.c; otherwise all are there from the beginning
@@ -168,6 +169,7 @@ struct tally_dev {
  */
 struct tally_ucontext {
 	struct ib_ucontext ib;
+	struct tally_engine *engine;
 	struct tally_uars *uars;
 	u32 num_uars;
 	bool dyn_uars;

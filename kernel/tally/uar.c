@@ -69,6 +69,7 @@ int tally_uars_alloc(struct tally_ucontext *ctx, u32 num)
 	uars->num = num;
 	uars->dev = to_tdev(ctx->ib.device);
 	uars->ctx = ctx;
+	uars->engine = ctx->engine;
 	spin_lock_init(&uars->lock);
 	INIT_LIST_HEAD(&uars->cqs);
 	mutex_init(&uars->maps_lock);

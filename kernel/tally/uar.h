@@ -143,6 +143,7 @@ struct tally_uar {
  * @refs: one of the context, one of each mapping
  * @dev: the device
  * @ctx: the context
+ * @engine: what polls its pages and runs its QPs
  * @lock: @cqs, and the QP lists and counts of all pages
  * @cqs: struct tally_cq.uar_link of the context's CQs; changed under @lock, read under RCU
  * @maps_lock: @maps
@@ -155,6 +156,7 @@ struct tally_uars {
 	struct kref refs;
 	struct tally_dev *dev;
 	struct tally_ucontext *ctx;
+	struct tally_engine *engine;
 	spinlock_t lock;
 	struct list_head cqs;
 	struct mutex maps_lock;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "../rdma/ktap.hpp"
+#include "device.hpp"
 #include "ringer.hpp"
 
 using namespace rdma;
@@ -12,27 +13,6 @@ using namespace rdma;
 namespace {
 
 using clock = std::chrono::steady_clock;
-
-// A module parameter with another value for a while.
-class Parameter {
-      public:
-	Parameter(const std::string &name, const std::string &value) : file_("/sys/module/tally/parameters/" + name)
-	{
-		std::ifstream(file_) >> before_;
-		set(value);
-	}
-	~Parameter() { std::ofstream(file_) << before_; }
-
-      private:
-	void set(const std::string &value)
-	{
-		std::ofstream f(file_);
-		f << value << std::flush;
-		if (!f)
-			fail("write " + file_, EINVAL);
-	}
-	std::string file_, before_;
-};
 
 // Rings as fast as completions come, until @enough or the time is over.
 std::uint64_t stream(Ringer &r, std::chrono::milliseconds limit,

@@ -6,42 +6,12 @@
 #include <unistd.h>
 
 #include "../rdma/ktap.hpp"
+#include "device.hpp"
 #include "ringer.hpp"
 
 using namespace rdma;
 
 namespace {
-
-void shell(const std::string &command)
-{
-	if (std::system(command.c_str()) != 0)
-		fail(command, EIO);
-}
-
-// A device of the test's own.
-struct Link {
-	std::string name = "tally9", netdev = "tallytest9";
-
-	Link()
-	{
-		shell("ip link add " + netdev + " type dummy && ip addr add 10.79.0.1/24 dev " + netdev +
-		      " && ip link set " + netdev + " up");
-		shell("rdma link add " + name + " type tally netdev " + netdev);
-	}
-	~Link()
-	{
-		remove();
-		std::system(("ip link del " + netdev).c_str());
-	}
-	void remove()
-	{
-		if (!there)
-			return;
-		there = false;
-		shell("rdma link delete " + name);
-	}
-	bool there = true;
-};
 
 std::atomic<bool> stop;
 
