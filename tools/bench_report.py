@@ -2,6 +2,7 @@
 """Renders what selftests/bench/vm/run and hca_bench have measured: a table of what is wanted, all values, plots."""
 import dataclasses
 import json
+import re
 import statistics
 import typing
 
@@ -247,6 +248,8 @@ def all_values(run):
     yield "| measurement | device | value | unit | first pass | second pass | runs |"
     yield "| --- | --- | --- | --- | --: | --: | --: |"
     for name, dev in dict.fromkeys((n, d) for _, n, d, _ in run.values):
+        if name.startswith("pace_"):
+            continue  # the plots have them
         for key in run.keys(name, dev):
             if key[0] == "p" and key[1:2].isdigit() and "_" not in key and key != "p999":
                 continue  # the plot has them
@@ -300,6 +303,32 @@ def plots(run):
         {f"{TALLY}, a CQE each": series(run, batches, TALLY, "cpu_ns", lambda x: 1 / x),
          f"{RXE}, a CQE each": series(run, batches, RXE, "cpu_ns", lambda x: 1 / x),
          f"{TALLY}, one counter": series(run, counted, TALLY, "cpu_ns", lambda x: 1 / x)}, log_x=True, log_y=True)
+    for cpus, what in (("idle", "a CPU is idle"), ("busy", "no CPU is idle")):
+        paced = {way: measured(run, f"pace_{way}_{cpus}_") for way in ("trapped", "polled", "chosen")}
+        yield f"doorbells-{cpus}", Plot(
+            f"8-byte RDMA WRITE, {what}", "writes per second", "microseconds",
+            {f"{way}, {name}": series(run, points, TALLY, key) for way, points in paced.items()
+             for name, key in (("median", "p50_us"), ("99 %", "p99_us"))}, log_x=True, log_y=True)
+        yield f"doorbells-{cpus}-cpu", Plot(
+            f"the engine's share of a CPU, {what}", "writes per second", "share",
+            {way: series(run, points, TALLY, "engine") for way, points in paced.items()}, log_x=True)
+
+
+def commands(run):
+    """Those of measurements that differ in a number only, once."""
+    families = {}
+    for name, command in run.commands.items():
+        match = re.fullmatch(r"(.*_)(\d+)", name)
+        if command and match and re.search(rf"\b{match[2]}\b", command):
+            general = re.sub(rf"\b{match[2]}\b", "N", command)
+            families.setdefault((match[1] + "N", general), []).append((match[2], name, command))
+        elif command:
+            families[name, command] = []
+    for (name, command), members in families.items():
+        if len(members) == 1:
+            _, name, command = members[0]
+        numbers = f", N = {', '.join(number for number, _, _ in members)}" if len(members) > 1 else ""
+        yield f"* {name}: `{command}`{numbers}"
 
 
 def render(run, host, folder):
@@ -341,6 +370,4 @@ def render(run, host, folder):
     yield "`-d DEVICE` and the number of its GID are left out. Programs of two sides run as server and client, those" \
           " of latency pinned to a CPU each."
     yield ""
-    for name, command in run.commands.items():
-        if command:
-            yield f"* {name}: `{command}`"
+    yield from commands(run)

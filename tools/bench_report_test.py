@@ -134,6 +134,24 @@ class Plots(unittest.TestCase):
         plot = dict(report.plots(run()))["cpu-per-completion"]
         self.assertEqual(plot.series["tally0, a CQE each"], [(4, 200), (16, 100)])
 
+    def test_commands_that_differ_in_a_number_are_shown_once(self):
+        r = report.Run()
+        r.commands = {"size_8": "ib_write_bw -s 8", "size_64": "ib_write_bw -s 64", "write_8": "ib_write_bw -q 1 -s 8",
+                      "idle": "tally_bench idle", "none": ""}
+        self.assertEqual(list(report.commands(r)), [
+            "* size_N: `ib_write_bw -s N`, N = 8, 64", "* write_8: `ib_write_bw -q 1 -s 8`",
+            "* idle: `tally_bench idle`"])
+
+    def test_ways_of_doorbells_are_drawn_over_the_rate(self):
+        r = report.Run()
+        r.add(1, "pace_trapped_idle_1000", "tally0", {"p50_us": 5, "p99_us": 7, "engine": 0.25})
+        r.add(1, "pace_chosen_busy_2000", "tally0", {"p50_us": 6, "p99_us": 9, "engine": 0})
+        plots = dict(report.plots(r))
+        self.assertEqual(plots["doorbells-idle"].series["trapped, 99 %"], [(1000, 7)])
+        self.assertEqual(plots["doorbells-idle"].series["chosen, median"], [])
+        self.assertEqual(plots["doorbells-idle-cpu"].series["trapped"], [(1000, 0.25)])
+        self.assertEqual(plots["doorbells-busy"].series["chosen, median"], [(2000, 6)])
+
     def test_percentiles_are_points(self):
         plot = dict(report.plots(run()))["latency"]
         self.assertEqual(plot.series, {"tally0": [(50, 3.1), (99.9, 9.0)], "rxe0": []})

@@ -120,6 +120,13 @@ struct Rates {
 };
 void rates(rdma::Context &c, const Rates &args);
 
+struct Pace {
+	double rate = 1000; // per second
+	bool busy = false;  // others want the CPUs
+	double seconds = 1;
+};
+void pace(rdma::Context &c, const Pace &args);
+
 void copy(size_t bytes, double seconds);
 void fairness(rdma::Context &c, const std::string &device, double seconds, size_t message);
 void completions(rdma::Context &c, unsigned batch, bool counted, unsigned repeats);

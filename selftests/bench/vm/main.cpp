@@ -28,6 +28,16 @@ int run(int argc, char **argv)
 		bench::rates(c, rate_args);
 	});
 
+	bench::Pace pace_args;
+	auto *pace = app.add_subcommand("pace", "Latency of 8-byte writes that come at a given rate");
+	pace->add_option("--rate", pace_args.rate, "Writes per second")->check(CLI::PositiveNumber);
+	pace->add_flag("--busy", pace_args.busy, "While other threads keep all CPUs busy");
+	pace->callback([&] {
+		auto c = context();
+		pace_args.seconds = seconds;
+		bench::pace(c, pace_args);
+	});
+
 	size_t size = 1 << 20;
 	auto *copy = app.add_subcommand("memcpy", "Bandwidth of memcpy(), in MiB/s");
 	copy->add_option("--size", size, "Bytes of a copy");
