@@ -112,6 +112,7 @@ class GoogleTest:
     def __init__(self):
         self.running = None
         self.seen = 0
+        self.failed = False
         self.wrong = []
 
     def feed(self, line):
@@ -124,6 +125,7 @@ class GoogleTest:
             self.running = None
         elif match := self.RESULT.match(line):
             self.seen += 1
+            self.failed = self.failed or match[1] == "FAILED"
             return Result(match[2], self.OUTCOME[match[1]])
         return None
 
@@ -137,29 +139,49 @@ class GoogleTest:
 
 
 class CTest:
-    """ctest's list of tests."""
+    """ctest's list of tests.  With -V, those of GoogleTest's programs count instead of the programs."""
 
-    RESULT = re.compile(r"^ *\d+/\d+ +Test +#\d+: (.+?) \.* *(\*\*\*[A-Za-z ]+|Passed)")
+    START = re.compile(r"^ *Start +(\d+): (\S+)")
+    SAID = re.compile(r"^(\d+): (.*)$")
+    RESULT = re.compile(r"^ *\d+/\d+ +Test +#(\d+): (.+?) \.* *(\*\*\*[A-Za-z ]+|Passed)")
     TOTAL = re.compile(r"^\d+% tests passed, \d+ tests failed out of (\d+)")
 
     def __init__(self):
         self.seen = 0
         self.total = None
+        self.names = {}
+        self.programs = {}
+        self.wrong = []
 
     def feed(self, line):
+        line = line.rstrip("\r\n")
         if match := self.TOTAL.match(line):
             self.total = int(match[1])
+        elif match := self.START.match(line):
+            self.names[match[1]] = match[2]
+        elif match := self.SAID.match(line):
+            result = self.programs.setdefault(match[1], GoogleTest()).feed(match[2])
+            if result:
+                prefix = self.names.get(match[1], "").partition(".")[0]
+                return dataclasses.replace(result, name=f"{prefix}.{result.name}")
         elif match := self.RESULT.match(line):
             self.seen += 1
-            verdict = match[2].strip("* ")
+            verdict = match[3].strip("* ")
             outcome = {"Passed": PASSED, "Skipped": SKIPPED}.get(verdict, FAILED)
-            return Result(match[1].rstrip(" ."), outcome, "" if outcome == PASSED else verdict)
+            program = self.programs.get(match[1])
+            if program and program.seen:
+                self.wrong += program.end()
+                # The program's own verdict is news only if its tests do not explain it.
+                if outcome == PASSED or program.failed:
+                    return None
+            return Result(match[2].rstrip(" ."), outcome, "" if outcome == PASSED else verdict)
         return None
 
     def end(self):
         if self.total is None:
-            return ["ctest did not come to its end"]
-        return [] if self.total == self.seen else [f"ctest ran {self.total} tests, {self.seen} were seen"]
+            return self.wrong + ["ctest did not come to its end"]
+        lost = [] if self.total == self.seen else [f"ctest ran {self.total} tests, {self.seen} were seen"]
+        return self.wrong + lost
 
 
 class UnitTest:

@@ -97,6 +97,39 @@ class CTestReader(unittest.TestCase):
     def test_end_is_expected(self):
         self.assertEqual(read(results.CTest(), "")[1], ["ctest did not come to its end"])
 
+    PROGRAM = """test 7
+    Start 7: hca.hca_test
+
+7: Test command: /x/hca_test
+7: [==========] Running {} tests from 2 test suites.
+7: [ RUN      ] Copy.Works
+7: [       OK ] Copy.Works (12 ms)
+7: [       OK ] All/Copy.Param/0, where GetParam() = 8 (0 ms)
+7: [  SKIPPED ] Copy.Skips (0 ms)
+{}
+1/1 Test #7: hca.hca_test .................   {}   12.3 sec
+
+{}% tests passed, {} tests failed out of 1
+"""
+    RAN = "7: [==========] {} tests from 2 test suites ran. (12 ms total)"
+
+    def test_tests_of_a_program_count_instead_of_it(self):
+        found, wrong = read(results.CTest(), self.PROGRAM.format(3, self.RAN.format(3), "Passed", 100, 0))
+        self.assertEqual(found, [
+            ("passed", "hca.Copy.Works"), ("passed", "hca.All/Copy.Param/0"), ("skipped", "hca.Copy.Skips")])
+        self.assertEqual(wrong, [])
+
+    def test_a_program_that_fails_by_a_test_of_its_own_is_one_failure(self):
+        bad = "7: [  FAILED  ] Copy.Fails (1 ms)\n" + self.RAN.format(4) + "\n7: [  FAILED  ] Copy.Fails"
+        found, wrong = read(results.CTest(), self.PROGRAM.format(4, bad, "***Failed", 0, 1))
+        self.assertEqual(wrong, [])
+        self.assertEqual([name for outcome, name in found if outcome == "failed"], ["hca.Copy.Fails"])
+
+    def test_a_program_that_dies_between_its_tests_is_a_failure(self):
+        found, wrong = read(results.CTest(), self.PROGRAM.format(4, "", "***Exception: SegFault", 0, 1))
+        self.assertEqual(wrong, ["the program ended in the middle: 3 of 4 tests"])
+        self.assertEqual([name for outcome, name in found if outcome == "failed"], ["hca.hca_test"])
+
 
 class UnitTestReader(unittest.TestCase):
     def test_results(self):
