@@ -29,8 +29,9 @@ if(CCACHE_PROGRAM)
 		${CCACHE_PROGRAM})
 endif()
 
-# Tests are compiled more often than their speed matters: half the time of -O2 -g.  For the sources of one target, not
-# for what it links.  The headers that most of its sources begin with are compiled once, which is half of the rest.
+# Tests, and main(), are compiled more often than their speed matters: half the time of -O2 -g.  For the sources of
+# one target, not for what it links.  Headers that most of its sources begin with, if they are named, are compiled
+# once, which is half of the rest.
 function(tally_compile_quickly target)
 	target_compile_options(${target} PRIVATE -g1 $<IF:$<BOOL:${TALLY_SANITIZE}>,-O0,-O1>)
 	foreach(header ${ARGN})

@@ -191,7 +191,8 @@ NOTES = {
         " (`rdma statistic`: doorbells_trapped is the number of messages).",
     "WRITE rate, 1,024 QPs active / 16 active":
         "each QP has its ring, its record and its kernel structure in pages of its own, more of them than the emulator's"
-        " address translation remembers: `perf annotate` finds the time at the first load from each.",
+        " address translation remembers: in `perf annotate` of hca_express, the dearest instruction by far is the one"
+        " behind the first load from a ring.",
     "99.9 % WRITE latency beside that stream, in turns of it":
         "alone, with nothing that could be in its way but the scheduler, the same latency (p999_us_alone below) is"
         " several turns long, too. Half of the requests wait for less than a turn (p50_us_beside).",

@@ -31,7 +31,7 @@ struct hca_counter;
 struct hca_completion;
 struct hca_dev;
 
-/* Bytes moved under one set of locks, and how many a caller of hca_qp_run() must at least allow. */
+/* Bytes moved under one set of locks, and how many hca_qp_run() may move in any case, whatever it is allowed. */
 #define HCA_SLICE		(64u * 1024)
 #define HCA_MIN_SLICE		4096u
 /* What one SQ WQE can name: 63 units of 16 bytes less the control segment. */

@@ -11,9 +11,9 @@
 
 /* QPs run before the engine looks at other things. */
 #define TURNS 4
-/* More of them were never of use, and each is a thread. */
+/* Each is a thread: a limit for numbers that are not meant. */
 #define MAX_ENGINES 64
-/* Of this many CPUs, one is the engines': a poster, who he sends to, and the rest of what both do. */
+/* Of so many CPUs, one is an engine's: beside it, a poster, who he sends to, and one for the rest. */
 #define CPUS_PER_ENGINE 4
 
 /* Bytes of the one turn between two looks at polled pages: what their posters wait for. */

@@ -59,7 +59,7 @@ KTEST(engines, "without a word, there is one for each four CPUs")
 	EXPECT_EQ(sleeps(link.name).size(), std::max(sysconf(_SC_NPROCESSORS_ONLN) / 4, 1L));
 }
 
-KTEST(engines, "processes take turns at them, and what one has posted is executed by its own")
+KTEST(engines, "contexts take turns at them, and what one has posted is executed by its own")
 {
 	Parameter engines("engines", "2"), rate("poll_rate", "0");
 	Link link;
@@ -92,7 +92,7 @@ KTEST(engines, "processes take turns at them, and what one has posted is execute
 	EXPECT_NE(engine_of[0], engine_of[1]);
 }
 
-KTEST(engines, "several poll pages of several processes, and lose nothing when the device goes")
+KTEST(engines, "several poll the pages of several contexts, lose nothing, and go with the device")
 {
 	Parameter engines("engines", "3"), rate("poll_rate", "1");
 	for (int round = 0; round < 3; round++) {
