@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Both ends of a copy against each other, over a data path in memory.
 #include "copy/transfer.hpp"
+#include "interrupt.hpp"
 #include "memory_path.hpp"
 #include "temporary_folder.hpp"
 
+#include <csignal>
 #include <gtest/gtest.h>
 #include <random>
 #include <sys/socket.h>
@@ -255,6 +257,78 @@ TEST_F(half_a_copy, a_broken_transfer_is_explained_by_the_peers_death)
 		return send_file(file, path, control, wire.ring, true, bar);
 	});
 	EXPECT_EQ(sender.status, exit_status::peer_lost);
+}
+
+// The other end is always ready, for as long as this one goes on; at one chunk comes a signal.
+class endless_path final : public data_path {
+    public:
+	static constexpr ring_geometry ring{.slots = 4, .chunk = 1000};
+	static constexpr std::uint64_t signal_at = 10;
+
+	std::span<std::byte> slot(std::uint64_t sequence) override
+	{
+		chunk_header{.sequence = sequence, .length = ring.chunk, .last = false}.write(
+			std::span{memory_}.first<chunk_header::bytes>());
+		return memory_;
+	}
+
+	void push_chunk(std::uint64_t sequence, std::size_t) override { push_credit(sequence); }
+
+	void push_credit(std::uint64_t sequence) override
+	{
+		pushed = sequence;
+		if (sequence == signal_at)
+			raise(SIGTERM);
+		if (sequence > signal_at + 100)
+			throw failure(exit_status::failed, "the signal was not noticed");
+	}
+
+	bool wait_arrived(std::uint64_t, std::chrono::nanoseconds) override { return true; }
+	bool wait_written(std::uint64_t, std::chrono::nanoseconds) override { return true; }
+	wire::count arrived() override { return {}; }
+	wire::count written() override { return {}; }
+
+	std::uint64_t pushed = 0;
+
+    private:
+	std::vector<std::byte> memory_ = std::vector<std::byte>(ring_geometry::header_bytes + ring.chunk);
+};
+
+// That a signal came stays known to the process, so these end one each.
+class an_interrupt : public half_a_copy {
+    protected:
+	template <typename Run> void expect_end_of(Run &&run)
+	{
+		EXPECT_EXIT(
+			{
+				catch_interrupts();
+				endless_path path;
+				control_channel control(std::move(near), "the other end");
+				const auto end = end_of(control, [&] { return run(path, control); });
+				std::fputs(end.text.c_str(), stderr);
+				std::_Exit(end.status == exit_status::interrupted && path.pushed == path.signal_at ? 0 : 1);
+			},
+			testing::ExitedWithCode(0), "interrupted");
+	}
+};
+
+TEST_F(an_interrupt, ends_a_sender_that_never_has_to_wait)
+{
+	expect_end_of([](auto &path, auto &control) {
+		source file("/dev/zero", std::uint64_t{1} << 40);
+		progress bar(file.size(), false);
+		return send_file(file, path, control, endless_path::ring, true, bar);
+	});
+}
+
+TEST_F(an_interrupt, ends_a_receiver_that_never_has_to_wait)
+{
+	expect_end_of([&](auto &path, auto &control) {
+		destination file(folder / "b", "");
+		progress bar(std::nullopt, false);
+		return receive_file(file, path, control, endless_path::ring, wire::hello{}, bar);
+	});
+	EXPECT_EQ(folder.entries(), 0u);
 }
 
 } // namespace

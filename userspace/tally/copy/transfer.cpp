@@ -72,6 +72,7 @@ outcome send_file(source &from, data_path &path, control_channel &control, const
 	std::uint64_t chunks = 0;
 
 	for (bool last = false; !last; ++chunks) {
+		throw_if_interrupted(); // where both ends keep up, nobody waits
 		// The slot is free at the other end, and this end's copy of it has been sent.
 		await_arrived(control, path, ring.credits_needed(chunks));
 		await_written(control, path, ring.credits_needed(chunks));
@@ -107,6 +108,7 @@ outcome receive_file(destination &to, data_path &path, control_channel &control,
 	std::uint64_t chunks = 0;
 
 	for (bool last = false; !last; ++chunks) {
+		throw_if_interrupted();
 		await_arrived(control, path, chunks + 1);
 
 		const auto slot = path.slot(chunks);
