@@ -30,10 +30,13 @@ if(CCACHE_PROGRAM)
 endif()
 
 # Tests, and main(), are compiled more often than their speed matters: half the time of -O2 -g.  For the sources of
-# one target, not for what it links.  Headers that most of its sources begin with, if they are named, are compiled
-# once, which is half of the rest.
+# one target, not for what it links; the sanitizers watch what is tested, not the test.  Headers that most of its
+# sources begin with, if they are named, are compiled once, which is half of the rest.
 function(tally_compile_quickly target)
 	target_compile_options(${target} PRIVATE -g1 $<IF:$<BOOL:${TALLY_SANITIZE}>,-O0,-O1>)
+	if(TALLY_SANITIZE)
+		target_compile_options(${target} PRIVATE -fno-sanitize=all)
+	endif()
 	foreach(header ${ARGN})
 		target_precompile_headers(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${header}>)
 	endforeach()
