@@ -6,13 +6,13 @@
 /* What is moved word by word rather than by a call. */
 #define SHORT_PIECE 256u
 
-/* The longest span where @c stands, at most to the end of its list's piece; false: there is none any more. */
-static __always_inline bool span_at(struct hca_cursor *c, bool write, struct hca_span *span)
+/* The longest span of at most @len bytes where @c stands, in its list's piece; false: there is none any more. */
+static __always_inline bool span_at(struct hca_cursor *c, bool write, u32 len, struct hca_span *span)
 {
 	const struct hca_sge *sge = c->sge;
 	const struct hca_mkey *m = sge->mkey;
 
-	span->len = sge->len - c->off;
+	span->len = min_t(u64, len, sge->len - c->off);
 	if (unlikely(!sge->data && m->indirect))
 		return hca_layout_span(m, sge->seq, sge->addr + c->off, write, &c->path, span);
 	span->more = 0;
@@ -93,11 +93,11 @@ static enum hca_copied move(struct hca_cursor *dst, struct hca_cursor *src, u32 
 		struct hca_span d __uninitialized, s __uninitialized;
 		u32 n, pieces = 0;
 
-		if (unlikely(!span_at(src, false, &s)))
+		if (unlikely(!span_at(src, false, len, &s)))
 			return HCA_COPY_NO_SRC;
-		if (unlikely(!span_at(dst, true, &d)))
+		if (unlikely(!span_at(dst, true, len, &d)))
 			return HCA_COPY_NO_DST;
-		n = min3(len, d.len, s.len);
+		n = min(d.len, s.len);
 		if (unlikely(d.more | s.more))
 			pieces = move_pieces(dst, &d, src, &s, n, len);
 		if (pieces)
@@ -135,7 +135,7 @@ u64 *hca_sge_word(const struct hca_sge *sge)
 	struct hca_span span __uninitialized;
 
 	hca_cursor_init(&c, sge, 1);
-	if (!span_at(&c, true, &span) || span.len < 8 || !IS_ALIGNED((unsigned long)span.at, 8))
+	if (!span_at(&c, true, sizeof(u64), &span) || span.len < 8 || !IS_ALIGNED((unsigned long)span.at, 8))
 		return NULL;
 	return (u64 *)span.at;
 }

@@ -3,7 +3,7 @@
  * The express way: plain requests of a connection, many under one look at the peer.
  *
  * A request goes this way if it is known to succeed before anybody can notice: a WRITE, READ or SEND of one piece of
- * memory at each end, which a direct key has in one block.  Anything else, and anything that is wrong, is left where
+ * memory at each end, which a direct key has side by side.  Anything else, and anything that is wrong, is left where
  * it is for the requester (requester.c), who reads the WQE for himself.
  */
 #include "mkey.h"

@@ -149,18 +149,16 @@ static void next_round(struct hca_path *path, bool write, struct hca_span *span)
 {
 	const struct hca_mkey *base = path->base;
 	u64 block = 1ull << base->block_shift;
+	u64 begin = (base->first_offset + path->pos) & (block - 1);
 	u32 most = span->len;
-	u64 room;
 
 	span->len = min(most, path->len);
 	span->at = hca_mkey_run(base, path->pos, write, &span->len);
 	span->stride = path->stride;
 	span->more = 0;
-	if (likely(span->len == path->len) && !base->null) {
-		room = block - ((base->first_offset + path->pos) & (block - 1)) - span->len;
-		span->more = min3((u32)min_t(u64, room, U32_MAX) / span->stride, most / span->len - 1,
-				  path->rounds - 1);
-	}
+	if (likely(span->len == path->len && begin + span->len <= block) && !base->null)
+		span->more = min3((u32)min_t(u64, block - begin - span->len, U32_MAX) / span->stride,
+				  most / span->len - 1, path->rounds - 1);
 	hca_path_skip(path, 1);
 }
 

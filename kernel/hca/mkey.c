@@ -27,6 +27,15 @@ enum hca_cqe_syndrome hca_sges_resolve(struct hca_claim *claim, struct hca_sge *
 	return HCA_SYND_OK;
 }
 
+u64 hca_mkey_beside_more(const struct hca_mkey *m, u64 i, u64 have, u64 len)
+{
+	u64 size = 1ull << m->block_shift;
+
+	for (; have < len && m->blocks[i + 1] == m->blocks[i] + size; i++)
+		have += size;
+	return min(have, len);
+}
+
 u8 *hca_mkey_null_run(bool write, u32 *len)
 {
 	*len = min_t(u32, *len, sizeof(sink));

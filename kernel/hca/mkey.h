@@ -47,37 +47,52 @@ static inline bool hca_sge_resolve(struct hca_claim *claim, struct hca_sge *sge)
 	return hca_mkey_resolve(claim, sge->key, sge->addr, sge->len, &sge->mkey, &sge->seq);
 }
 
+/* mkey.c: the same, if the next block lies beside the first. */
+u64 hca_mkey_beside_more(const struct hca_mkey *m, u64 i, u64 have, u64 len);
+
+/* Of @len bytes of the key, the first @have of which fill block @i, how many lie side by side. */
+static inline u64 hca_mkey_beside(const struct hca_mkey *m, u64 i, u64 have, u64 len)
+{
+	if (m->blocks[i + 1] != m->blocks[i] + (1ull << m->block_shift))
+		return have;
+	return hca_mkey_beside_more(m, i, have, len);
+}
+
 /* Where @pos bytes from the start of a direct key are, and how many of *@len lie side by side there. */
 static inline u8 *hca_mkey_run(const struct hca_mkey *m, u64 pos, bool write, u32 *len)
 {
 	u64 size = 1ull << m->block_shift;
-	u64 in;
+	u64 i, in;
 
 	if (unlikely(m->null))
 		return hca_mkey_null_run(write, len);
 	pos += m->first_offset;
+	i = pos >> m->block_shift;
 	in = pos & (size - 1);
 	if (unlikely(*len > size - in))
-		*len = size - in;
-	return m->blocks[pos >> m->block_shift] + in;
+		*len = hca_mkey_beside(m, i, size - in, *len);
+	return m->blocks[i] + in;
 }
 
 /*
  * Kernel address of @addr, if a direct key allows all of @access to @whole bytes from there and has the first @len of
- * them in one block; else NULL.
+ * them side by side; else NULL.
  */
-static inline u8 *hca_mkey_direct(struct hca_dev *dev, u32 pdn, u32 key, u64 addr, u32 len, u32 whole, u32 access)
+static __always_inline u8 *hca_mkey_direct(struct hca_dev *dev, u32 pdn, u32 key, u64 addr, u32 len, u32 whole, u32 access)
 {
 	const struct hca_mkey *m = hca_table_lookup(&dev->mkeys, key >> 8);
-	u64 pos, size, in;
+	u64 pos, size, i, in;
 
 	if (unlikely(!m || m->key != key || m->pdn != pdn || m->indirect || m->null || READ_ONCE(m->free) ||
 		     (m->access & access) != access || !hca_mkey_in_bounds(m, addr, whole)))
 		return NULL;
 	pos = addr - m->iova + m->first_offset;
 	size = 1ull << m->block_shift;
+	i = pos >> m->block_shift;
 	in = pos & (size - 1);
-	return likely(len <= size - in) ? m->blocks[pos >> m->block_shift] + in : NULL;
+	if (unlikely(len > size - in && hca_mkey_beside(m, i, size - in, len) != len))
+		return NULL;
+	return m->blocks[i] + in;
 }
 
 #endif /* HCA_MKEY_H */

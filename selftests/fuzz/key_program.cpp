@@ -46,7 +46,7 @@ struct Side {
 	std::vector<Key *> direct;
 	std::vector<Node> nodes;
 
-	Side(World &w, u8 shift) : dev(w.add_device()), memory(w.add_memory(3000, shift))
+	Side(World &w, u8 shift) : dev(w.add_device()), memory(w.add_memory(3000, shift, 2))
 	{
 		direct.push_back(&w.add_key(dev, memory, {.offset = 5, .length = 2900, .iova = 0x1000}));
 		direct.push_back(&w.add_key(dev, memory, {.offset = 100, .length = 1000,

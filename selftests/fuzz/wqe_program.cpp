@@ -25,7 +25,7 @@ public:
 	{
 		for (Device *d : {&a, &b}) {
 			Memory &rw = w.add_memory(3000, 8), &ro = w.add_memory(1000, 12), &other = w.add_memory(500, 12);
-			Memory &big = w.add_memory(4096, 12), &tiny = w.add_memory(300, 4);
+			Memory &big = w.add_memory(4096, 12), &tiny = w.add_memory(300, 4, 3);
 			auto add = [&](Memory &m, KeyOptions o) { keys.push_back({d, &m, o}); };
 			add(rw, {.offset = 104, .length = 2500, .iova = 0x1000});
 			add(ro, {.offset = 10, .length = 900, .access = HCA_ACCESS_LOCAL_READ | HCA_ACCESS_REMOTE_READ,

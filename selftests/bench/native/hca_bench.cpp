@@ -13,6 +13,8 @@ namespace {
 
 constexpr u32 batch = 16;
 constexpr LinkOptions pages{.block_shift = 12};
+// Pages that lie side by side, as those do that a process has got at once.
+constexpr LinkOptions runs{.block_shift = 12, .beside = 16};
 // Where a request's own cost does not count any more: what is left are the copying and the turns of 64 KiB.
 constexpr u32 long_bytes = 1024 * 1024;
 constexpr LinkOptions long_memory{.memory = 2 * size_t{long_bytes}};
@@ -75,6 +77,10 @@ void write_64k(benchmark::State &s)
 void write_64k_pages(benchmark::State &s)
 {
 	requests(s, 1, large, [](Link &l) { return l.write(large); }, pages);
+}
+void write_64k_runs(benchmark::State &s)
+{
+	requests(s, 1, large, [](Link &l) { return l.write(large); }, runs);
 }
 void gather_64(benchmark::State &s)
 {
@@ -244,6 +250,7 @@ BENCHMARK(counter)->Name("hca/counter");
 BENCHMARK(write_64k)->Name("hca/write_64k");
 BENCHMARK(memcpy_64k)->Name("memcpy/64k");
 BENCHMARK(write_64k_pages)->Name("hca/write_64k_pages");
+BENCHMARK(write_64k_runs)->Name("hca/write_64k_runs");
 BENCHMARK(memcpy_64k_pages)->Name("memcpy/64k_pages");
 BENCHMARK(gather_64)->Name("hca/gather_64");
 BENCHMARK(loop_64)->Name("loop/gather_64");

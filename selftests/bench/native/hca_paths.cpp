@@ -58,6 +58,10 @@ void count_device()
 	Link pages({.block_shift = 12});
 	pages.fill(pages.write(large));
 	count("hca/write_64k_pages", 1, [&] { pages.run(1); });
+
+	Link runs({.block_shift = 12, .beside = 16});
+	runs.fill(runs.write(large));
+	count("hca/write_64k_runs", 1, [&] { runs.run(1); });
 }
 
 void count_builders()

@@ -11,8 +11,8 @@ constexpr u32 sq_slots = 64;
 constexpr u32 rq_entries = 64;
 
 Link::Link(const LinkOptions &o)
-    : da_(w_.add_device()), db_(w_.add_device()), near_(w_.add_memory(o.memory, o.block_shift)),
-      far_(w_.add_memory(o.memory, o.block_shift)), ka_(w_.add_key(da_, near_)), kb_(w_.add_key(db_, far_)),
+    : da_(w_.add_device()), db_(w_.add_device()), near_(w_.add_memory(o.memory, o.block_shift, o.beside)),
+      far_(w_.add_memory(o.memory, o.block_shift, o.beside)), ka_(w_.add_key(da_, near_)), kb_(w_.add_key(db_, far_)),
       ca_(w_.add_cq(da_)), cb_(w_.add_cq(db_)), sent_(w_.add_counter(da_)), arrived_(w_.add_counter(db_)),
       a_(add(da_, ca_, sent_, o.counters,
 	     1u << HCA_CLASS_SEND | 1u << HCA_CLASS_WRITE | 1u << HCA_CLASS_READ | 1u << HCA_CLASS_ATOMIC)),

@@ -10,6 +10,7 @@ namespace bench {
 struct LinkOptions {
 	size_t memory = 256 * 1024;
 	u8 block_shift = 22; // all of it side by side
+	u32 beside = 1;      // blocks that are
 	bool counters = true;
 };
 

@@ -43,9 +43,10 @@ std::vector<hca_sge> as_hca(const std::vector<Sge> &list)
 
 TEST(Copy, AgreesWithACopyByteByByteInSlicesOfAnySize)
 {
-	for (u8 shift : {0, 3, 6, 12}) {
-		Pair p({.memory = 20000, .block_shift = shift});
-		std::mt19937 rng(shift);
+	const std::pair<u8, u32> blocks[] = {{0, 1}, {0, 3}, {3, 1}, {3, 3}, {6, 1}, {6, 3}, {12, 1}, {12, 3}};
+	for (auto [shift, beside] : blocks) {
+		Pair p({.memory = 20000, .block_shift = shift, .beside = beside});
+		std::mt19937 rng(shift + beside);
 		Key *from_keys[] = {&p.ka, &p.w.add_key(p.da, p.ma, {.offset = 1001, .length = 9000, .iova = 77})};
 		Key *to_keys[] = {&p.w.add_key(p.da, p.mb), &p.w.add_key(p.da, p.mb, {.offset = 13, .iova = 0})};
 		for (int round = 0; round < 150; round++) {

@@ -123,6 +123,7 @@ private:
 	{
 		PairOptions o{.two_devices = one_in(2), .connect = false, .memory = 80 * 1024};
 		o.block_shift = one_in(2) ? 12 : 22;
+		o.beside = one_in(2) ? 1 : 2;
 		o.srq = one_in(3);
 		/* Such a CQ overruns when nobody polls. */
 		keep_cqes_ = one_in(6);

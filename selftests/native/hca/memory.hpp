@@ -29,12 +29,13 @@ inline Bytes pattern(size_t len, u32 seed)
 	return b;
 }
 
-// Blocks strewn over the heap, each an allocation of its own, so that a byte beyond a block is an error at once.
+// Blocks strewn over the heap, each an allocation of its own, so that a byte beyond a block is an error at once; or so
+// many side by side in one.
 // A shadow holds what must be there: whoever lets the device write says so with expect(); everything else must
 // stay as it was.
 class Memory {
 public:
-	explicit Memory(size_t size, u8 block_shift = 12, u32 seed = 1)
+	explicit Memory(size_t size, u8 block_shift = 12, u32 seed = 1, u32 beside = 1)
 	    : size_(size), shift_(block_shift),
 	      shadow_(pattern((size + (size_t{1} << block_shift) - 1) >> block_shift << block_shift, seed))
 	{
@@ -42,11 +43,12 @@ public:
 		size_t align = block < 4096 ? block : 4096;
 		if (align < alignof(std::max_align_t))
 			align = alignof(std::max_align_t);
-		for (size_t at = 0; at < size_; at += block) {
-			size_t len = block < align ? align : block;
+		for (size_t at = 0; at < size_; at += beside * block) {
+			size_t len = (beside * block + align - 1) / align * align;
 			owned_.emplace_back(static_cast<u8 *>(std::aligned_alloc(align, len)));
-			blocks_.push_back(owned_.back().get());
-			std::memset(blocks_.back(), 0, len);
+			std::memset(owned_.back().get(), 0, len);
+			for (size_t i = 0; i < beside && at + i * block < size_; i++)
+				blocks_.push_back(owned_.back().get() + i * block);
 		}
 		put(0, shadow_);
 	}

@@ -693,7 +693,7 @@ TEST(Mkey, RandomTreesAgreeWithAModelThatFollowsEachByte)
 	for (u32 seed = 1; seed <= 60; seed++) {
 		std::mt19937 rng(seed);
 		u8 shift = static_cast<u8>(rng() % 13);
-		Pair p({.memory = 60000, .block_shift = shift, .cq_entries = 64});
+		Pair p({.memory = 60000, .block_shift = shift, .beside = 1 + seed % 3, .cq_entries = 64});
 		Model from{p, p.ma, p.ka, rng, {}}, to{p, p.mb, p.kb, rng, {}};
 		auto gather = from.grow(p.da, p.a, p.ca), scatter = to.grow(p.db, p.b, p.cb);
 		for (u32 round = 0; round < 8; round++) {

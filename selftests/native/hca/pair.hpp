@@ -13,6 +13,7 @@ struct PairOptions {
 	bool connect = true;
 	size_t memory = 96 * 1024;
 	u8 block_shift = 12;
+	u32 beside = 1; // blocks
 	u32 cq_entries = 256;
 	u32 cqe_size = 64;
 	bool srq = false;
@@ -24,7 +25,8 @@ struct PairOptions {
 struct Pair {
 	explicit Pair(const PairOptions &o = {})
 	    : options(o), da(w.add_device()), db(o.two_devices ? w.add_device() : da),
-	      ma(w.add_memory(o.memory, o.block_shift)), mb(w.add_memory(o.memory, o.block_shift)),
+	      ma(w.add_memory(o.memory, o.block_shift, o.beside)),
+	      mb(w.add_memory(o.memory, o.block_shift, o.beside)),
 	      ka(w.add_key(da, ma)), kb(w.add_key(db, mb, {.iova = 0x7f5500000000})),
 	      ca(w.add_cq(da, o.cq_entries, o.cqe_size)), cb(w.add_cq(db, o.cq_entries, o.cqe_size)),
 	      srq(o.srq ? &w.add_srq(db) : nullptr), a(add(da, ca, nullptr)), b(add(db, cb, srq))

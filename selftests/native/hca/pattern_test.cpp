@@ -46,8 +46,8 @@ void expect_strided(Memory &m, size_t at, u32 bytes, u32 stride, const Bytes &da
 TEST(Pattern, EveryBlockSizeStrideAndStartGathersAndScattersTheRightBytes)
 {
 	std::mt19937 rng(7);
-	for (u8 shift : {u8{8}, u8{12}, u8{20}}) {
-		Patterns p({.memory = 64 * 1024, .block_shift = shift});
+	for (u8 shift : {u8{8}, u8{10}, u8{12}, u8{20}}) {
+		Patterns p({.memory = 64 * 1024, .block_shift = shift, .beside = shift == 10 ? 2u : 1u});
 		for (int n = 0; n < 150; n++) {
 			u32 bytes = n < 20 ? 8u << n % 8 : 1 + rng() % 700;
 			u32 stride = bytes + (n % 5 ? rng() % 200 : 0), rounds = 1 + rng() % 40;

@@ -398,9 +398,9 @@ public:
 	World(const World &) = delete;
 
 	Device &add_device() { return devices_.emplace_back(*this); }
-	Memory &add_memory(size_t size, u8 block_shift = 12)
+	Memory &add_memory(size_t size, u8 block_shift = 12, u32 beside = 1)
 	{
-		return memories_.emplace_back(size, block_shift, ++seed_);
+		return memories_.emplace_back(size, block_shift, ++seed_, beside);
 	}
 	Key &add_key(Device &d, Memory &m, const KeyOptions &o = {}) { return keys_.emplace_back(d, m, o); }
 	IndirectKey &add_indirect(Device &d, const IndirectOptions &o = {}) { return indirect_.emplace_back(d, o); }
