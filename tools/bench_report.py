@@ -196,6 +196,12 @@ NOTES = {
     "99.9 % WRITE latency beside that stream, in turns of it":
         "alone, with nothing that could be in its way but the scheduler, the same latency (p999_us_alone below) is"
         " several turns long, too. Half of the requests wait for less than a turn (p50_us_beside).",
+    "native: an 8-byte WRITE with CQE and counters, one a doorbell":
+        "a fifth of its instructions are not the device's: callgrind counts them in link.cpp, which stands for the"
+        " program, and port_user.c, for the kernel's locks. Sixteen a doorbell share both.",
+    "native: gather of 64 KiB in blocks of 4 KiB / a loop":
+        "what the request costs before and behind its bytes is the difference to the loop, and 64 KiB from the cache do"
+        " not outweigh it; 1 MiB are moved by the same code.",
     "native: 64 KiB WRITE / memcpy":
         "a request costs about what hca/write_8 does, whatever its length, and the copy itself is no slower than memcpy"
         " (see 1 MiB): 64 KiB from the cache are not long enough for the first to vanish.",

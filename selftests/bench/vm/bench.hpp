@@ -59,8 +59,9 @@ struct Queues {
 	std::vector<unsigned> under_way; // signaled requests of each
 
 	// Not connected yet.
-	Queues(rdma::Context &context, unsigned n, int depth, int cq_entries, size_t bytes = 1 << 20)
-		: c(context), pd(rdma::alloc_pd(c)), cq(rdma::create_cq(c, cq_entries)), mem(pd.get(), bytes),
+	Queues(rdma::Context &context, unsigned n, int depth, int cq_entries, size_t bytes = 1 << 20,
+	       ibv_comp_channel *channel = nullptr)
+		: c(context), pd(rdma::alloc_pd(c)), cq(rdma::create_cq(c, cq_entries, channel)), mem(pd.get(), bytes),
 		  under_way(n)
 	{
 		o.max_send = depth;
