@@ -32,6 +32,10 @@ userspace: deps ## build the library and the command in build/bin, build/lib
 		cmake -S . -B build/cmake -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 	@cmake --build build/cmake
 
+.PHONY: everything
+everything: userspace ## build what only 'bench' and 'check-debug' run, too
+	@cmake --build build/cmake --target tally_bench hca_bench rdma_failslab
+
 .PHONY: modules
 modules: deps ## build the modules in build/kmod/KERNEL
 	@tools/kmod $(KERNEL)
@@ -71,7 +75,7 @@ conformance: deps ## run all of rdma-core's tests on tally0 and rxe0, write Docu
 .PHONY: bench
 bench: deps ## measure tally0 beside rxe0 and memcpy, write Documentation/performance.md (25 minutes, idle machine)
 	@$(MAKE) modules KERNEL=6.12
-	@$(MAKE) userspace
+	@$(MAKE) everything
 	@tools/bench
 
 .PHONY: debug-kernel
