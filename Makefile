@@ -17,6 +17,7 @@ help: ## show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 	@echo
 	@echo "  KERNEL=6.12|6.1|debug|running|all  what 'modules' builds for (default: 6.12)"
+	@echo "  DEBUG_INFO=1                       has the distribution kernels' modules built with debug information"
 	@echo "  FILE=...                           what 'demo' copies (default: 64 MiB, made for it)"
 	@echo "  DESTDIR=, PREFIX=/usr/local        where 'install' puts the library and the command"
 
@@ -73,7 +74,7 @@ conformance: deps ## run all of rdma-core's tests on tally0 and rxe0, write Docu
 	@tools/conformance
 
 .PHONY: bench
-bench: deps ## measure tally0 beside rxe0 and memcpy, write Documentation/performance.md (25 minutes, idle machine)
+bench: deps ## measure tally0 beside rxe0 and memcpy, write Documentation/performance.md (half an hour, idle machine)
 	@$(MAKE) modules KERNEL=6.12
 	@$(MAKE) everything
 	@tools/bench
