@@ -14,9 +14,14 @@ void hca_cq_init(struct hca_cq *cq, struct hca_dev *dev, void *buf, u32 entries,
 }
 
 /* Completions that user space has not polled, as it says itself: 24 bits, or nonsense. */
-static u32 outstanding(struct hca_cq *cq)
+static u32 outstanding(const struct hca_cq *cq)
 {
-	return (cq->pi - be32_to_cpu(READ_ONCE(cq->dbrec[HCA_DBREC_CQ_CI]))) & 0xffffff;
+	return (READ_ONCE(cq->pi) - be32_to_cpu(READ_ONCE(cq->dbrec[HCA_DBREC_CQ_CI]))) & 0xffffff;
+}
+
+bool hca_cq_is_empty(const struct hca_cq *cq)
+{
+	return !outstanding(cq);
 }
 
 /* Whether it is, going by a new look at the consumer index. */

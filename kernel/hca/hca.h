@@ -1150,6 +1150,14 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget);
 bool hca_qp_pending(const struct hca_qp *qp);
 
 /**
+ * hca_cq_is_empty - whether user space has polled all completions, as it says itself
+ * @cq: the CQ
+ *
+ * No lock; a hint.
+ */
+bool hca_cq_is_empty(const struct hca_cq *cq);
+
+/**
  * hca_qp_timer - the time asked for by ops.timer() is over
  * @qp: the QP
  *

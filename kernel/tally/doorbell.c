@@ -17,6 +17,9 @@
 #include "trap.h"
 #include "uar.h"
 
+/* More payload than this behind one doorbell, and the doorbell's fault is not what it costs. */
+#define STREAM_BYTES 4096
+
 /* How long a page stays mapped for an instruction that cannot be skipped. */
 #define HOLD_NS (10 * NSEC_PER_MSEC)
 
@@ -70,6 +73,23 @@ static void run(struct tally_qp *qp, struct hca_budget *budget)
 		tally_engine_kick(qp);
 }
 
+/*
+ * Whether the poster may have waited for something that the device did since he rang for this QP last: a message has
+ * come in, or all of the completions are polled.
+ */
+static bool has_waited(struct tally_qp *qp)
+{
+	u32 arrived = READ_ONCE(qp->hca.rq.psn) + READ_ONCE(qp->hca.rq.ci);
+	struct hca_cq *cq = qp->hca.send_cq;
+	u32 sent = cq ? READ_ONCE(cq->pi) : 0;
+	bool ret = arrived != READ_ONCE(qp->work.arrived) ||
+		   (sent != READ_ONCE(qp->work.sent) && hca_cq_is_empty(cq));
+
+	WRITE_ONCE(qp->work.arrived, arrived);
+	WRITE_ONCE(qp->work.sent, sent);
+	return ret;
+}
+
 /* Every QP of the page whose record has moved. */
 static void run_pending(struct tally_uar *uar, struct hca_budget *budget)
 {
@@ -102,16 +122,20 @@ void tally_uar_kick_pending(struct tally_uar *uar)
  */
 static void ring(struct tally_uar *uar, bool hinted, u64 word)
 {
-	struct hca_budget budget = { .wqes = READ_ONCE(trap_wqes), .bytes = READ_ONCE(trap_bytes) };
+	const u32 most = READ_ONCE(trap_bytes);
+	struct hca_budget budget = { .wqes = READ_ONCE(trap_wqes), .bytes = most };
 	struct tally_qp *qp;
+	bool waited;
 
 	rcu_read_lock();
 	qp = hinted ? tally_uar_hinted_qp(uar, word) : NULL;
+	waited = !qp || has_waited(qp);
 	if (qp && hca_qp_pending(&qp->hca))
 		run(qp, &budget);
 	else if (!qp || !executed(qp, word))
 		run_pending(uar, &budget);
 	rcu_read_unlock();
+	WRITE_ONCE(uar->streak, waited || most - budget.bytes > STREAM_BYTES ? 0 : READ_ONCE(uar->streak) + 1);
 }
 
 void tally_uars_arm_all(struct tally_uars *uars)

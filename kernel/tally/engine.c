@@ -210,7 +210,7 @@ static bool run_queued(struct tally_engine *e)
 
 static void sleep_until_kicked(struct tally_engine *e, bool later)
 {
-	ktime_t timeout = ns_to_ktime(TALLY_POLL_LATER_NS);
+	ktime_t timeout = ns_to_ktime(e->poller.later_ns);
 	bool idle;
 
 	spin_lock_irq(&e->lock);
@@ -222,7 +222,7 @@ static void sleep_until_kicked(struct tally_engine *e, bool later)
 
 	if (idle && (later || !tally_poller_wanted(&e->poller)) && !kthread_should_stop()) {
 		if (later)
-			schedule_hrtimeout_range(&timeout, TALLY_POLL_LATER_NS / 4, HRTIMER_MODE_REL);
+			schedule_hrtimeout_range(&timeout, e->poller.later_ns / 4, HRTIMER_MODE_REL);
 		else
 			schedule();
 		tally_stat_inc(e->dev, TALLY_STAT_ENGINE_WAKEUPS);
@@ -240,7 +240,7 @@ static int engine_main(void *arg)
 
 	while (!kthread_should_stop()) {
 		bool ran = run_queued(e);
-		enum tally_poll poll = tally_poller_pass(&e->poller);
+		enum tally_poll poll = tally_poller_pass(&e->poller, ran);
 
 		if (ran || poll == TALLY_POLL_AGAIN)
 			cond_resched_tasks_rcu_qs();

@@ -28,6 +28,8 @@ struct tally_engines;
  * @hot: the QP is among those that are polled at each pass; see uar.h
  * @hot_link: on tally_uar.hot then
  * @quiet: passes since it had something to do
+ * @sent: completions of the send CQ, as of the last trapped doorbell; a hint, changed without a lock
+ * @arrived: what changes when a message arrives, likewise
  */
 struct tally_work {
 	struct tally_engine *engine;
@@ -39,6 +41,8 @@ struct tally_work {
 	bool hot;
 	struct list_head hot_link;
 	u32 quiet;
+	u32 sent;
+	u32 arrived;
 };
 
 /* @name: what the device is going to be called. */

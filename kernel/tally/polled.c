@@ -15,6 +15,10 @@
  *
  * A store that faulted and cannot be skipped must run against the mapped page.  A zap that is too quick would
  * let it fault again, for ever; so such a page is held for a while even if others want the CPU.
+ *
+ * With no CPU to spare, a page stays mapped if it streams: many small requests, and the poster waits for none of them.
+ * Then the engine sleeps, and takes the CPU from whoever has it, at intervals, to execute what has come together.  It
+ * does so for as long as that is enough each time to pay for the switches.
  */
 #include <linux/cpumask.h>
 #include <linux/math64.h>
@@ -45,6 +49,15 @@
  * host is busy.
  */
 #define WORTH_WQES	64
+/* So many doorbells in a row that nobody waited for are a stream. */
+#define STREAK		32
+/* Such a page is looked at at intervals if it brings so many work requests each time; passes over it, at most. */
+#define LOOK_WQES	8
+#define LOOK_PASSES	6
+/* How long the thread takes the CPU from others before it lets the scheduler look for another one. */
+#define URGENT_NS	(100 * NSEC_PER_MSEC)
+/* Between looks at a page that is held. */
+#define HELD_NS		(200 * NSEC_PER_USEC)
 /*
  * How long it is not tried again after a failure: about what a change of modes there and back costs, twice as
  * long after each further one, up to a limit.
@@ -59,6 +72,11 @@ MODULE_PARM_DESC(poll_rate, "doorbells per millisecond from which a page is poll
 static unsigned int poll_us = 1000;
 module_param(poll_us, uint, 0644);
 MODULE_PARM_DESC(poll_us, "microseconds without a doorbell after which a page is not polled any more (1000)");
+
+static unsigned int stream_us = 100;
+module_param(stream_us, uint, 0644);
+MODULE_PARM_DESC(stream_us,
+		 "microseconds between looks at a page that streams while no CPU is idle, 0: its doorbells fault (100)");
 
 void tally_backoff_init(struct tally_backoff *b)
 {
@@ -115,6 +133,12 @@ void tally_uar_ask(struct tally_uar *uar)
 	tally_engine_wake(uar->uars->engine);
 }
 
+/* Whether it may be looked at at intervals. */
+static bool streams(const struct tally_uar *uar, u64 now)
+{
+	return READ_ONCE(uar->streak) >= STREAK && READ_ONCE(stream_us) && may_try(&uar->look, now);
+}
+
 void tally_uar_rang(struct tally_uar *uar)
 {
 	u32 rate = READ_ONCE(poll_rate);
@@ -131,7 +155,7 @@ void tally_uar_rang(struct tally_uar *uar)
 	WRITE_ONCE(uar->rings, 0);
 	if (!rate || now - before > RINGS * NSEC_PER_MSEC / rate)
 		return;
-	if (!may_try(&uar->retry, now) || !may_try(&poller_of(uar)->retry, now))
+	if (!streams(uar, now) && (!may_try(&uar->retry, now) || !may_try(&poller_of(uar)->retry, now)))
 		return;
 	if (cmpxchg(&uar->mode, TALLY_UAR_TRAPPED, TALLY_UAR_ASKED) == TALLY_UAR_TRAPPED)
 		tally_uar_ask(uar);
@@ -347,36 +371,60 @@ static void stop(struct tally_uar *uar)
 }
 
 /*
- * Give up every page that need not be held.  Until its page is zapped, a poster waits in vain; so this must not
- * wait for the CPU behind the one who wants it, which any of the locks and schedule points within could mean.
+ * Whether the thread takes the CPU from others as soon as it is woken: for a moment each time, or it would be the one
+ * who keeps them from running.
+ */
+static void set_urgent(struct tally_poller *p, bool urgent)
+{
+	if (p->urgent == urgent)
+		return;
+	p->urgent = urgent;
+	if (urgent)
+		sched_set_fifo_low(current);
+	else
+		sched_set_normal(current, 0);
+}
+
+/*
+ * Give up every page that need not be held and does not stream.  Until its page is zapped, a poster waits in vain; so
+ * this must not wait for the CPU behind the one who wants it, which any of the locks and schedule points within could
+ * mean.
  */
 static void stop_all(struct tally_poller *p, u64 now)
 {
 	struct tally_uar *uar, *tmp;
-	bool worth = false, polling = false;
+	bool worth = false, polling = false, stopped = false;
 
 	list_for_each_entry(uar, &p->pages, poll_link)
 		polling |= !!uar->since;
 	if (polling)
-		sched_set_fifo_low(current);
+		set_urgent(p, true);
 	list_for_each_entry_safe(uar, tmp, &p->pages, poll_link) {
-		if (now < READ_ONCE(uar->hold_until))
+		if (now < READ_ONCE(uar->hold_until) || streams(uar, now))
 			continue;
 		worth |= uar->since && was_worth(uar, now);
 		stop(uar);
+		stopped = true;
 	}
-	if (polling)
-		sched_set_normal(current, 0);
 	if (worth)
 		succeeded(&p->retry);
-	failed(&p->retry, now);
+	if (stopped)
+		failed(&p->retry, now);
+}
+
+/* To another CPU, on which this thread may run.  Whoever changes its affinity in this very moment, does so in vain. */
+static void move_to(struct tally_poller *p, unsigned int cpu)
+{
+	cpumask_copy(&p->allowed, current->cpus_ptr);
+	/* If that CPU goes away meanwhile, the first call fails, and we stay. */
+	set_cpus_allowed_ptr(current, cpumask_of(cpu));
+	set_cpus_allowed_ptr(current, &p->allowed);
 }
 
 /*
  * Away from the CPU of the poster who asked, to the next one on which this thread may run.  The scheduler wakes
  * the thread up where it last ran if it does not see an idle CPU, and it stops looking when those that share a
- * cache are busy on average: two posters on four CPUs may be enough.  Whoever changes the thread's affinity in
- * this very moment, does so in vain.
+ * cache are busy on average: two posters on four CPUs may be enough.
  */
 static void leave_poster(struct tally_poller *p)
 {
@@ -388,22 +436,52 @@ static void leave_poster(struct tally_poller *p)
 	next = cpumask_next(here, &p->allowed);
 	if (next >= nr_cpu_ids)
 		next = cpumask_first(&p->allowed);
-	if (next >= nr_cpu_ids || next == here)
-		return;
-	cpumask_copy(&p->allowed, current->cpus_ptr);
-	/* If that CPU goes away meanwhile, the first call fails, and we stay. */
-	set_cpus_allowed_ptr(current, cpumask_of(next));
-	set_cpus_allowed_ptr(current, &p->allowed);
+	if (next < nr_cpu_ids && next != here)
+		move_to(p, next);
 }
 
-/* One look at every page. */
-static void poll_all(struct tally_poller *p, u64 now)
+/*
+ * One look at a page that streams.  False, and the page is given up, if that is not worth the while any more: nobody
+ * posts, or he waits, which is not how he began.
+ */
+static bool look(struct tally_uar *uar, u64 now)
+{
+	u64 interval = (u64)READ_ONCE(stream_us) * NSEC_PER_USEC, before = uar->served;
+	bool first = !uar->since;
+	u32 n = 0;
+
+	if (first)
+		start(uar, now);
+	else if (now - uar->progress < interval / 2)
+		return true;
+	while (poll_page(uar) && ++n < LOOK_PASSES)
+		;
+	uar->progress = now;
+	if (first)
+		return true;
+	if (uar->served - before >= LOOK_WQES) {
+		succeeded(&uar->look);
+		return true;
+	}
+	WRITE_ONCE(uar->streak, 0);
+	failed(&uar->look, now);
+	if (now >= READ_ONCE(uar->hold_until))
+		stop(uar);
+	return false;
+}
+
+/* One look at every page; returns whether one streams while others want the CPU. */
+static bool poll_all(struct tally_poller *p, bool crowded, u64 now)
 {
 	u64 idle_ns = (u64)READ_ONCE(poll_us) * NSEC_PER_USEC;
+	bool progress = false, streaming = false;
 	struct tally_uar *uar, *tmp;
-	bool progress = false;
 
 	list_for_each_entry_safe(uar, tmp, &p->pages, poll_link) {
+		if (crowded && streams(uar, now)) {
+			streaming |= look(uar, now);
+			continue;
+		}
 		if (!uar->since)
 			start(uar, now);
 		if (poll_page(uar)) {
@@ -418,29 +496,51 @@ static void poll_all(struct tally_poller *p, u64 now)
 			stop(uar);
 		}
 	}
-	if (!progress)
+	if (!progress && !crowded)
 		cpu_relax();
+	return streaming;
 }
 
-enum tally_poll tally_poller_pass(struct tally_poller *p)
+/*
+ * How the thread sleeps until it looks again, with others on its CPU.  As long as it has worked at least, so that they
+ * have half of it.  For streams it is urgent, but not where it has other work that is not bounded by the looks.  Now
+ * and then it is woken as anybody is, for only then the scheduler looks whether there is an idle CPU by now.
+ */
+static void come_back(struct tally_poller *p, bool streaming, bool busy, u64 now)
+{
+	u64 end = local_clock();
+
+	p->later_ns = HELD_NS;
+	if (streaming)
+		p->later_ns = max_t(u64, (u64)READ_ONCE(stream_us) * NSEC_PER_USEC, end > now ? end - now : 0);
+	if (!p->urgent)
+		p->urgent_since = end;
+	set_urgent(p, streaming && !busy && end - p->urgent_since < URGENT_NS);
+}
+
+enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy)
 {
 	enum tally_poll ret = TALLY_POLL_AGAIN;
-	bool crowded;
+	bool crowded, streaming;
 	u64 now;
 
-	if (!tally_poller_wanted(p))
+	if (!tally_poller_wanted(p)) {
+		set_urgent(p, false);
 		return TALLY_POLL_NONE;
+	}
 	mutex_lock(&p->lock);
 	take_asked(p);
 	now = local_clock();
 	crowded = need_resched() || !single_task_running();
-	if (crowded) {
+	if (crowded)
 		stop_all(p, now);
-		/* What must be held although there is no CPU to spare is looked at now and then. */
-		poll_all(p, now);
+	else
+		set_urgent(p, false);
+	/* What must be held although there is no CPU to spare, and what streams, is looked at now and then. */
+	streaming = poll_all(p, crowded, now);
+	if (crowded) {
+		come_back(p, streaming, busy, now);
 		ret = TALLY_POLL_LATER;
-	} else {
-		poll_all(p, now);
 	}
 	if (list_empty(&p->pages))
 		ret = TALLY_POLL_NONE;

@@ -36,6 +36,7 @@ static void uar_init(struct tally_uars *uars, u32 index)
 		uar->bfregs[i].uar = uar;
 	INIT_LIST_HEAD(&uar->qps);
 	tally_backoff_init(&uar->retry);
+	tally_backoff_init(&uar->look);
 	mutex_init(&uar->mode_lock);
 	INIT_LIST_HEAD(&uar->ask_link);
 	INIT_LIST_HEAD(&uar->poll_link);

@@ -90,6 +90,7 @@ struct tally_bfreg {
  * @window: local_clock() since which @rings counts; both are hints and changed without a lock
  * @rings: trapped doorbells since then
  * @retry: when polling the page did not pay
+ * @streak: trapped doorbells for small requests in a row that nobody waited for; a hint, changed without a lock
  * @mode: enum tally_uar_mode; changed under @mode_lock, but for TRAPPED -> ASKED (cmpxchg)
  * @mode_lock: a PTE is installed and all PTEs are zapped under it, so that a page is never mapped in another
  *	mode than TALLY_UAR_MAPPED
@@ -103,7 +104,8 @@ struct tally_bfreg {
  *	only, under RCU
  * @cold: QP in @qps where the look at quiet QPs goes on; under tally_uars.lock, NULL: at the start
  * @since: local_clock() of the start of polling
- * @progress: local_clock() of the last doorbell seen
+ * @progress: local_clock() of the last doorbell seen, or of the last look at a page that streams
+ * @look: when looking at it at intervals did not pay
  * @passes: passes so far
  * @served: work requests executed in them
  * @seen: words of @scratch as last seen
@@ -122,6 +124,7 @@ struct tally_uar {
 	u64 window;
 	u32 rings;
 	struct tally_backoff retry;
+	u32 streak;
 
 	u8 mode;
 	struct mutex mode_lock;
@@ -133,6 +136,7 @@ struct tally_uar {
 	struct tally_qp *cold;
 	u64 since;
 	u64 progress;
+	struct tally_backoff look;
 	u32 passes;
 	u64 served;
 	u64 seen[TALLY_BFREG_HALVES];
@@ -223,6 +227,12 @@ void tally_uar_kick_pending(struct tally_uar *uar);
  * @retry: when others wanted the CPU; written under @lock
  * @asker: CPU where a page was last asked for; a hint
  * @allowed: scratch space of the engine's thread
+ *
+ * The following are the engine's own:
+ *
+ * @later_ns: what TALLY_POLL_LATER means
+ * @urgent: its thread takes the CPU from others when it is woken
+ * @urgent_since: local_clock() of when that began
  */
 struct tally_poller {
 	struct mutex lock;
@@ -232,21 +242,22 @@ struct tally_poller {
 	struct tally_backoff retry;
 	unsigned int asker;
 	struct cpumask allowed;
+	u64 later_ns;
+	bool urgent;
+	u64 urgent_since;
 };
 
 /**
  * enum tally_poll - what the poller wants of its engine
  * @TALLY_POLL_NONE: there is no page to poll
  * @TALLY_POLL_AGAIN: come back at once
- * @TALLY_POLL_LATER: come back after TALLY_POLL_LATER_NS, others want the CPU
+ * @TALLY_POLL_LATER: come back after tally_poller.later_ns, others want the CPU
  */
 enum tally_poll {
 	TALLY_POLL_NONE,
 	TALLY_POLL_AGAIN,
 	TALLY_POLL_LATER,
 };
-
-#define TALLY_POLL_LATER_NS (200 * NSEC_PER_USEC)
 
 void tally_backoff_init(struct tally_backoff *b);
 
@@ -255,8 +266,8 @@ void tally_poller_init(struct tally_poller *p);
 /* Whether a pass has something to do. */
 bool tally_poller_wanted(struct tally_poller *p);
 
-/* One look at everything that is polled; by the engine's thread. */
-enum tally_poll tally_poller_pass(struct tally_poller *p);
+/* One look at everything that is polled; by the engine's thread, which is @busy with queues, too, or not. */
+enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy);
 
 /* A page has trapped a doorbell: perhaps it rings so often that it should be polled. */
 void tally_uar_rang(struct tally_uar *uar);

@@ -34,6 +34,44 @@ std::uint64_t stream(Ringer &r, std::chrono::milliseconds limit,
 	return n;
 }
 
+// Rings for each of so many, and waits only then.
+void burst(Ringer &r, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		r.post();
+		r.ring();
+	}
+	for (unsigned i = 0; i < n; i++)
+		if (!r.completes())
+			fail("lost doorbell", ETIMEDOUT);
+}
+
+// The same for so long; how many it were.
+std::uint64_t bursts(Ringer &r, std::chrono::milliseconds time)
+{
+	std::uint64_t n = 0;
+
+	for (auto end = clock::now() + time; clock::now() < end; n += 128)
+		burst(r, 128);
+	return n;
+}
+
+// Keeps every CPU busy, whatever else runs.
+class Busy {
+      public:
+	Busy()
+	{
+		for (long i = 0; i < sysconf(_SC_NPROCESSORS_ONLN); i++)
+			spinners_.emplace_back([](const std::stop_token &stop) {
+				while (!stop.stop_requested())
+					;
+			});
+	}
+
+      private:
+	std::vector<std::jthread> spinners_;
+};
+
 KTEST(modes, "a page that rings often is polled while a CPU is idle")
 {
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
@@ -68,27 +106,89 @@ KTEST(modes, "a page that rings seldom is not")
 KTEST(modes, "it is trapped while every CPU is busy")
 {
 	Context c;
-	std::atomic<bool> stop = false;
-	std::vector<std::thread> spinners;
+	Busy busy;
+	Ringer r(c);
 
-	// One per CPU, and ours.
-	for (long i = 0; i < sysconf(_SC_NPROCESSORS_ONLN); i++)
-		spinners.emplace_back([&] {
-			while (!stop)
-				;
-		});
-	{
-		Ringer r(c);
+	stream(r, 500ms);
+	std::uint64_t trapped = hw_counter("doorbells_trapped");
+	std::uint64_t n = stream(r, 1s);
 
-		stream(r, 500ms);
-		std::uint64_t trapped = hw_counter("doorbells_trapped");
-		std::uint64_t n = stream(r, 1s);
+	EXPECT_GT(hw_counter("doorbells_trapped") - trapped, n * 9 / 10);
+}
 
-		EXPECT_GT(hw_counter("doorbells_trapped") - trapped, n * 9 / 10);
+KTEST(modes, "while every CPU is busy, what nobody waits for is executed together")
+{
+	Parameter rate("poll_rate", "1");
+	Context c;
+	Busy busy;
+	Ringer r(c);
+
+	bursts(r, 500ms);
+	std::uint64_t trapped = hw_counter("doorbells_trapped"), polled = hw_counter("doorbells_polled");
+	std::uint64_t n = bursts(r, 3s);
+
+	EXPECT_LT(hw_counter("doorbells_trapped") - trapped, n / 2);
+	EXPECT_GT(hw_counter("doorbells_polled"), polled);
+}
+
+KTEST(modes, "it is not if the driver is told so")
+{
+	Parameter us("stream_us", "0");
+	Context c;
+	Busy busy;
+	Ringer r(c);
+
+	bursts(r, 500ms);
+	std::uint64_t trapped = hw_counter("doorbells_trapped");
+	std::uint64_t n = bursts(r, 1s);
+
+	EXPECT_GT(hw_counter("doorbells_trapped") - trapped, n * 9 / 10);
+}
+
+KTEST(modes, "who begins to wait for what he posts does so in his own time again")
+{
+	Parameter rate("poll_rate", "1");
+	Context c;
+	Busy busy;
+	Ringer r(c);
+
+	bursts(r, 1s);
+	stream(r, 100ms);
+	std::uint64_t trapped = hw_counter("doorbells_trapped");
+	std::uint64_t n = stream(r, 1s);
+
+	EXPECT_GT(hw_counter("doorbells_trapped") - trapped, n * 9 / 10);
+}
+
+KTEST(modes, "whoever is in the way, no doorbell is lost at any distance from the last one")
+{
+	Parameter rate("poll_rate", "1");
+	Context c;
+	Busy busy;
+	Ringer r(c);
+	std::mt19937 random(11);
+
+	// Streams of all lengths, pauses around the time between two looks at them.
+	for (int round = 0; round < 300; round++) {
+		burst(r, 1 + random() % 128);
+		auto until = clock::now() + std::chrono::microseconds(random() % 400);
+		while (clock::now() < until)
+			;
 	}
-	stop = true;
-	for (auto &t : spinners)
-		t.join();
+}
+
+KTEST(modes, "after a stream on busy CPUs the engine sleeps")
+{
+	Parameter rate("poll_rate", "1");
+	Context c;
+	Busy busy;
+	Ringer r(c);
+
+	bursts(r, 500ms);
+	std::this_thread::sleep_for(500ms);
+	std::uint64_t before = hw_counter("engine_wakeups");
+	std::this_thread::sleep_for(1s);
+	EXPECT_EQ(hw_counter("engine_wakeups"), before);
 }
 
 KTEST(modes, "no doorbell is lost at any distance from the last one")

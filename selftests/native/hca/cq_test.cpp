@@ -139,6 +139,20 @@ TEST(Cq, UnsignaledRequestsNeedNoRoom)
 	EXPECT_EQ(p.ca.poll_all().size(), 4u);
 }
 
+TEST(Cq, IsEmptyOnceTheProcessSaysThatItHasPolledAll)
+{
+	Pair p({.cq_entries = 4});
+	EXPECT_TRUE(hca_cq_is_empty(p.ca.hca()));
+	nops(p, 2);
+	EXPECT_FALSE(hca_cq_is_empty(p.ca.hca()));
+	one(p.ca);
+	EXPECT_FALSE(hca_cq_is_empty(p.ca.hca()));
+	one(p.ca);
+	EXPECT_TRUE(hca_cq_is_empty(p.ca.hca()));
+	p.ca.set_consumer_index_record(0x7fffff);
+	EXPECT_FALSE(hca_cq_is_empty(p.ca.hca()));
+}
+
 TEST(Cq, AConsumerIndexThatCannotBeReadsAsFull)
 {
 	for (u32 garbage : {1u, 100u, 0xfffffffbu, 0x00fffffbu, 0x7fffffu}) {
