@@ -133,10 +133,12 @@ def slow_down(view):
     return None if kept is None else 100 * (1 - kept)
 
 
-def turns(view):
-    """The 99.9 % latency beside a stream, in turns of that stream."""
-    latency, rate = view("fairness", TALLY, "p999_us_beside"), view("fairness", TALLY, "stream_mib_s")
-    return latency / (TURN_BYTES / MIB / rate * 1e6) if latency and rate else None
+def in_turns(*which):
+    """A time in microseconds, in turns of the stream that goes on beside."""
+    def value(view):
+        time, rate = view(*which), view("fairness", TALLY, "stream_mib_s")
+        return time / (TURN_BYTES / MIB / rate * 1e6) if time and rate else None
+    return value
 
 
 ROWS = (
@@ -159,7 +161,8 @@ ROWS = (
         ratio(("qps_1024_of_1024", TALLY, "rate"), ("qps_16_of_16", TALLY, "rate"))),
     Row("WRITE rate beside a stream of 1 GiB messages / alone", 0.4,
         ratio(("fairness", TALLY, "rate_beside"), ("fairness", TALLY, "rate_alone"))),
-    Row("99.9 % WRITE latency beside that stream, in turns of it", 1, turns, most=True),
+    Row("99.9 % WRITE latency beside that stream, in turns of it", 1,
+        in_turns("fairness", TALLY, "p999_us_beside"), most=True),
     Row("CPU time to learn that 4,096 writes are done, polled CQEs / counter", 50,
         ratio(("completions_4096", TALLY, "cpu_ns"), ("counted_4096", TALLY, "cpu_ns"))),
     Row("slow-down of WRITEs by counters on both sides", 3, slow_down, most=True, unit=" %"),
@@ -173,6 +176,8 @@ ROWS = (
     Row("native: 1 MiB WRITE / memcpy", 0.95, native_ratio("memcpy/1m", "hca/write_1m")),
     Row("native: gather of 64-byte blocks / a loop of memcpy() of a variable size", 0.8,
         native_ratio("loop/gather_64", "hca/gather_64")),
+    Row("native: gather of 64-byte blocks / a loop by words, without vector registers", 0.8,
+        native_ratio("loop/gather_64_words", "hca/gather_64")),
     Row("native: gather of 64-byte blocks / a loop that is compiled for 64", 0.8,
         native_ratio("loop/gather_64_fixed", "hca/gather_64")),
     Row("native: gather of 64 KiB in blocks of 4 KiB / a loop", 0.95, native_ratio("loop/gather_4k", "hca/gather_4k")),
@@ -184,21 +189,80 @@ ROWS = (
     for n, count in ((1, "one a doorbell"), (16, "16 a doorbell"))
 )
 
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """What this machine allows a row at most, or what sets that, measured in the same run.  @what: Row.what"""
+    what: str
+    measured: str
+    value: typing.Callable
+    unit: str = ""
+
+
+def beside_loads(loads):
+    """What is left of the rate of 16 QPs if each write waits for loads from so many pages of 4,096, not of 64."""
+    def value(view):
+        rate, few, many = view("qps_16_of_16", TALLY, "rate"), view("pages_64", CPU, "ns"), view("pages_4096", CPU, "ns")
+        if not rate or few is None or many is None:
+            return None
+        return 1 / (1 + loads * (many - few) / 1e9 * rate)
+    return value
+
+
+def with_a_request(name):
+    """What a copy takes / what it and an 8-byte WRITE take one after the other."""
+    def value(view):
+        copy, request = view(name, NATIVE, "ns"), view("hca/write_8", NATIVE, "ns")
+        return copy / (copy + request) if copy and request else None
+    return value
+
+
+LIMITS = (
+    Limit("8-byte SEND rate, one doorbell each, tally0 / rxe0",
+          "a thread of real-time priority that sleeps for 100 us while all CPUs are busy sleeps longer by, median",
+          lambda v: v("oversleep", CPU, "p50_us"), " us"),
+    Limit("event-driven ping-pong, 8 bytes, rxe0 / tally0",
+          "rxe0 / two processes that wake each other by pipes and have no device",
+          ratio(("pingpong_e", RXE, "usec"), ("handoff", CPU, "usec"))),
+    Limit("64 KiB WRITE bandwidth, tally0 / rxe0", "memcpy of 64 KiB / rxe0",
+          ratio(("memcpy_64k", CPU, "bandwidth"), ("write_64k", RXE, "bandwidth"))),
+    Limit("WRITE rate, 1,024 QPs active / 16 active",
+          "what is left of the rate if each write waits for 3 loads that come from 4,096 pages in turn, not from 64",
+          beside_loads(3)),
+    Limit("99.9 % WRITE latency beside that stream, in turns of it",
+          "the pause that comes every 20 ms, which are 1,000 of these writes, on one of two CPUs that only spin",
+          in_turns("pauses", CPU, "usec")),
+    Limit("native: an 8-byte WRITE with CQE and counters, one a doorbell",
+          "three locks, one inside of the other, and two atomic additions", native("plain/locked"), " ns"),
+    Limit("native: 64 KiB WRITE / memcpy", "memcpy / memcpy and a WRITE of 8 bytes", with_a_request("memcpy/64k")),
+    Limit("native: gather of 64-byte blocks / a loop that is compiled for 64",
+          "the same loop without vector registers", native_ratio("loop/gather_64_fixed", "loop/gather_64_words")),
+    Limit("native: gather of 64 KiB in blocks of 4 KiB / a loop", "the loop / the loop and a WRITE of 8 bytes",
+          with_a_request("loop/gather_4k")),
+)
+
 # Why a row is not reached, by Row.what; shown below the table where that is so.
 NOTES = {
     "8-byte SEND rate, one doorbell each, tally0 / rxe0":
-        "sender and receiver spin on a CPU each and leave none to an engine that polls, so that each doorbell is a trap"
-        " (`rdma statistic`: doorbells_trapped is the number of messages).",
+        "sender and receiver spin on a CPU each. The engine takes one of them away at intervals and executes what has"
+        " come together; a timer that is late makes the intervals longer, and the receiver has the rest of that CPU."
+        " With a fault for each doorbell it is the rate of send_8_trapped.",
+    "event-driven ping-pong, 8 bytes, rxe0 / tally0":
+        "most of a round is the time in which two processes wake each other, which has nothing to do with a device"
+        " (handoff).",
+    "64 KiB WRITE bandwidth, tally0 / rxe0":
+        "the bytes are moved as fast as memcpy() moves them; the ratio is that of memcpy and rxe0.",
     "WRITE rate, 1,024 QPs active / 16 active":
-        "each QP has its ring, its record and its kernel structure in pages of its own, more of them than the emulator's"
-        " address translation remembers: in `perf annotate` of hca_express, the dearest instruction by far is the one"
-        " behind the first load from a ring.",
+        "the ring and the structures of requester and responder are pages of their own for each QP, more of them than"
+        " the emulator's address translation remembers: in `perf annotate` of hca_express, the dearest instruction by"
+        " far is the one behind the first load from a ring.",
     "99.9 % WRITE latency beside that stream, in turns of it":
-        "alone, with nothing that could be in its way but the scheduler, the same latency (p999_us_alone below) is"
-        " several turns long, too. Half of the requests wait for less than a turn (p50_us_beside).",
+        "threads that only spin are kept from running for several turns, too, and alone the same latency"
+        " (p999_us_alone) is not shorter than a turn, either. Half of the requests wait for less than one"
+        " (p50_us_beside).",
     "native: an 8-byte WRITE with CQE and counters, one a doorbell":
-        "a fifth of its instructions are not the device's: callgrind counts them in link.cpp, which stands for the"
-        " program, and port_user.c, for the kernel's locks. Sixteen a doorbell share both.",
+        "half of it are the locks of two queues and a CQ, and the additions to counters that user space shares; of the"
+        " instructions, a fifth is not the device's (callgrind: link.cpp stands for the program, port_user.c for the"
+        " kernel's locks). Sixteen a doorbell share all of that but the additions.",
     "native: gather of 64 KiB in blocks of 4 KiB / a loop":
         "what the request costs before and behind its bytes is the difference to the loop, and 64 KiB from the cache do"
         " not outweigh it; 1 MiB are moved by the same code.",
@@ -249,6 +313,14 @@ def table(run, rows=ROWS):
         if row.what in NOTES and not row.reached([row.value(View(run, n)) for n in (1, 2)]):
             yield ""
             yield f"*{row.what}*: {NOTES[row.what]}"
+
+
+def limits(run):
+    yield "| of | measured | first pass | second pass |"
+    yield "| --- | --- | --: | --: |"
+    for limit in LIMITS:
+        cells = [number(v) + (limit.unit if v is not None else "") for v in (limit.value(View(run, n)) for n in (1, 2))]
+        yield f"| {limit.what} | {limit.measured} | {cells[0]} | {cells[1]} |"
 
 
 def all_values(run):
@@ -361,6 +433,12 @@ def render(run, host, folder):
     for (name, dev), why in run.errors.items():
         yield ""
         yield f"{name} on {dev}: {why}"
+    yield ""
+    yield "## What the machine allows"
+    yield ""
+    yield "Measured in the same run, without the device, by turns with the rest of a pass."
+    yield ""
+    yield from limits(run)
     yield ""
     yield "## Plots"
     for name, plot in plots(run):

@@ -82,6 +82,39 @@ class Table(unittest.TestCase):
     def test_rows_have_names_of_their_own(self):
         self.assertEqual(len({r.what for r in report.ROWS}), len(report.ROWS))
 
+    def test_limits_belong_to_rows(self):
+        self.assertLessEqual({limit.what for limit in report.LIMITS}, {r.what for r in report.ROWS})
+
+    def test_every_limit_can_do_without_any_value(self):
+        lines = list(report.limits(report.Run()))
+        self.assertEqual(len(lines), len(report.LIMITS) + 2)
+        self.assertTrue(all(line.endswith("| not measured | not measured |") for line in lines[2:]))
+
+    def limit(self, what, r):
+        return next(x for x in report.LIMITS if x.what.startswith(what)).value(report.View(r, 1))
+
+    def test_the_limit_of_a_ping_pong_has_no_device(self):
+        r = report.Run()
+        r.add(1, "pingpong_e", "rxe0", {"usec": 300})
+        r.add(1, "handoff", "cpu", {"usec": 60})
+        self.assertEqual(self.limit("event-driven", r), 5)
+
+    def test_a_copy_and_a_request_take_longer_than_the_copy(self):
+        r = report.Run()
+        r.add(1, "memcpy/64k", "native", {"ns": 900})
+        r.add(1, "hca/write_8", "native", {"ns": 100})
+        self.assertAlmostEqual(self.limit("native: 64 KiB", r), 0.9)
+
+    def test_loads_that_take_longer_slow_writes_down(self):
+        r = report.Run()
+        r.add(1, "qps_16_of_16", "tally0", {"rate": 1e6})
+        r.add(1, "pages_64", "cpu", {"ns": 10})
+        r.add(1, "pages_4096", "cpu", {"ns": 10})
+        self.assertEqual(self.limit("WRITE rate, 1,024", r), 1)
+        r.add(1, "pages_4096", "cpu", {"ns": 510})
+        # The median of 10 and 510, three times.
+        self.assertAlmostEqual(self.limit("WRITE rate, 1,024", r), 1 / (1 + 3 * 0.25))
+
     def test_notes_belong_to_rows(self):
         self.assertLessEqual(set(report.NOTES), {r.what for r in report.ROWS})
 

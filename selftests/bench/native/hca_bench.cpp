@@ -126,6 +126,38 @@ void counter(benchmark::State &s)
 		std::memcpy(to + i * 64, from + i * stride, 64);
 }
 
+// The same by general registers, all that code of a kernel has.
+[[gnu::noinline]] void copy_blocks_by_words(u8 *to, const u8 *from, size_t stride, size_t blocks)
+{
+	for (size_t i = 0; i < blocks; i++)
+		for (size_t k = 0; k < 64; k += sizeof(u64)) {
+			u64 word;
+
+			asm volatile("mov %1, %0" : "=r"(word) : "m"(*(const u64 *)(from + i * stride + k)));
+			asm volatile("mov %1, %0" : "=m"(*(u64 *)(to + i * 64 + k)) : "r"(word));
+		}
+}
+
+// What two queues, a CQ and two counters that others use, too, cost at least.
+void locked(benchmark::State &s)
+{
+	std::array<spinlock_t, 3> locks{};
+	std::array<u64, 2> counters{};
+
+	spin_lock_init(&locks[0]);
+	spin_lock_init(&locks[1]);
+	spin_lock_init(&locks[2]);
+	for (auto _ : s) {
+		for (auto &lock : locks)
+			spin_lock(&lock);
+		for (auto lock = locks.rbegin(); lock != locks.rend(); ++lock)
+			spin_unlock(&*lock);
+		for (auto &counter : counters)
+			hca_fetch_add64(&counter, 1);
+	}
+	executed(s, 1, 0);
+}
+
 void plain_memcpy(benchmark::State &s, const LinkOptions &options, size_t bytes)
 {
 	Link link(options);
@@ -177,6 +209,16 @@ void loop_64_fixed(benchmark::State &s)
 
 	for (auto _ : s) {
 		copy_blocks_of_64(link.remote(), link.local(), 128, large / 64);
+		benchmark::ClobberMemory();
+	}
+	executed(s, 1, large);
+}
+void loop_64_words(benchmark::State &s)
+{
+	Link link;
+
+	for (auto _ : s) {
+		copy_blocks_by_words(link.remote(), link.local(), 128, large / 64);
 		benchmark::ClobberMemory();
 	}
 	executed(s, 1, large);
@@ -239,6 +281,7 @@ void post_patterns(benchmark::State &s)
 } // namespace
 
 BENCHMARK(write_8)->Name("hca/write_8");
+BENCHMARK(locked)->Name("plain/locked");
 BENCHMARK(write_8_batch)->Name("hca/write_8_batch");
 BENCHMARK(write_8_uncounted)->Name("hca/write_8_batch_uncounted");
 BENCHMARK(send_8)->Name("hca/send_8");
@@ -255,6 +298,7 @@ BENCHMARK(memcpy_64k_pages)->Name("memcpy/64k_pages");
 BENCHMARK(gather_64)->Name("hca/gather_64");
 BENCHMARK(loop_64)->Name("loop/gather_64");
 BENCHMARK(loop_64_fixed)->Name("loop/gather_64_fixed");
+BENCHMARK(loop_64_words)->Name("loop/gather_64_words");
 BENCHMARK(gather_4k)->Name("hca/gather_4k");
 BENCHMARK(loop_4k)->Name("loop/gather_4k");
 BENCHMARK(write_1m)->Name("hca/write_1m");

@@ -135,4 +135,9 @@ void counters(rdma::Context &c, double seconds);
 void builders(rdma::Context &c, unsigned doorbells);
 void idle(rdma::Context &c, double seconds);
 
+void handoff(double seconds);
+void pages(size_t n, double seconds);
+void pauses(double seconds, double every);
+void oversleep(double seconds, double ask_us);
+
 } // namespace bench

@@ -82,6 +82,25 @@ int run(int argc, char **argv)
 		bench::idle(c, seconds);
 	});
 
+	auto *handoff = app.add_subcommand("handoff", "No device: two processes wake each other, time of a round");
+	handoff->callback([&] { bench::handoff(seconds); });
+
+	size_t pages = 64;
+	auto *touch = app.add_subcommand("pages", "No device: time of a load from each of many pages in turn");
+	touch->add_option("-n,--number", pages, "Pages")->check(CLI::PositiveNumber);
+	touch->callback([&] { bench::pages(pages, seconds); });
+
+	double every_ms = 20;
+	auto *pauses = app.add_subcommand("pauses", "No device: how long a thread that spins does not run");
+	pauses->add_option("--every", every_ms, "The longest pause that comes so often, in milliseconds")
+		->check(CLI::PositiveNumber);
+	pauses->callback([&] { bench::pauses(seconds, every_ms / 1e3); });
+
+	double ask_us = 100;
+	auto *oversleep = app.add_subcommand("oversleep", "No device: how late a thread of real-time priority wakes up");
+	oversleep->add_option("--ask", ask_us, "How long it wants to sleep, in microseconds");
+	oversleep->callback([&] { bench::oversleep(seconds, ask_us); });
+
 	CLI11_PARSE(app, argc, argv);
 	return 0;
 }
