@@ -50,7 +50,7 @@ static u32 flush_rq(struct hca_qp *qp)
 	rcu_read_lock();
 	if (qp->type == HCA_QP_XRC_TGT && rq->recv.active)
 		srq = qp->dev->ops->xrc_srq(qp->dev, rq->recv.srqn, qp->xrcdn);
-	/* A DCI's is not its own: the message just ends, and so does one whose SRQ has gone. */
+	/* A message whose SRQ has gone just ends. */
 	if (rq->recv.active && (rq->buf || qp->srq || srq)) {
 		hca_recv_complete(qp, srq, &rq->recv, &c, 0);
 		flushed++;
@@ -69,6 +69,7 @@ void hca_qp_flush(struct hca_qp *qp)
 {
 	struct hca_rq *rq = &qp->rq;
 
+	hca_dci_abort(qp);
 	hca_sq_flush(qp);
 	spin_lock(&rq->lock);
 	if (flush_rq(qp))

@@ -44,7 +44,13 @@ struct hca_dev;
 #define HCA_NO_TIMEOUT_POLL_NS	10000000ull
 
 /* Vendor error of a failed completion, for whoever debugs: which side found it. */
-enum hca_vendor_err { HCA_VENDOR_LOCAL = 0x51, HCA_VENDOR_REMOTE = 0x88, HCA_VENDOR_RETRY = 0x81 };
+enum hca_vendor_err {
+	HCA_VENDOR_LOCAL   = 0x51,
+	HCA_VENDOR_REMOTE  = 0x88,
+	HCA_VENDOR_RETRY   = 0x81,
+	/* The sender has given up a message in its middle; UCX takes the receive back for this number only. */
+	HCA_VENDOR_ABORTED = 0x99,
+};
 
 /* ---- statistics ---- */
 
@@ -605,6 +611,7 @@ void hca_cq_timer(struct hca_cq *cq);
  * @active: a message is arriving in it
  * @index: its WQE index
  * @srqn: of an XRC target: the SRQ it is of
+ * @taker: hca_qp.serial of who took it
  * @num_sge: pieces
  * @capacity: sum of their lengths
  * @sges: scatter list
@@ -614,6 +621,7 @@ struct hca_recv {
 	u16 index;
 	u32 srqn;
 	u32 num_sge;
+	u64 taker;
 	u64 capacity;
 	struct hca_sge sges[HCA_MAX_RECV_SGE];
 };
@@ -952,6 +960,7 @@ enum hca_qp_state {
  * @max_dest_rd_atomic: 0 refuses incoming reads and atomics; owner, both locks
  * @key: Q_Key of a UD QP (owner, both locks), access key of a DCT
  * @xrcdn: domain of an XRC target
+ * @serial: no other QP has had it, on any device
  * @all_signaled: every send WQE makes a CQE
  * @mmo: copies within the host are allowed; set in INIT under both locks, until RESET
  * @route_lock: serializes changes of @peer_dev and @peer_gen
@@ -983,6 +992,7 @@ struct hca_qp {
 	u8 max_dest_rd_atomic;
 	u64 key;
 	u32 xrcdn;
+	u64 serial;
 	spinlock_t route_lock;
 	struct hca_dev *peer_dev;
 	u32 peer_gen;
@@ -1225,6 +1235,12 @@ bool hca_cq_write(struct hca_cq *cq, const struct hca_completion *c);
 
 /* route.c: the device at the address of the QP's datagram or DC request, or NULL; under sq.lock and RCU. */
 struct hca_dev *hca_av_dev(struct hca_qp *qp, const struct hca_av *av);
+
+/*
+ * requester.c: a DCI gives up its message in progress; the DCT's receive in which a part of it has arrived completes with
+ * an error.  Under sq.lock, not under rq.lock.
+ */
+void hca_dci_abort(struct hca_qp *qp);
 
 /* flush.c: complete with a flush error what is queued; takes rq.lock, the caller holds sq.lock. */
 void hca_qp_flush(struct hca_qp *qp);

@@ -2,6 +2,8 @@
 /* Queue pairs: birth, states, counters. */
 #include "hca.h"
 
+static u64 last_serial;
+
 void hca_qp_init(struct hca_qp *qp, struct hca_dev *dev, const struct hca_qp_config *cfg)
 {
 	qp->dev = dev;
@@ -17,6 +19,7 @@ void hca_qp_init(struct hca_qp *qp, struct hca_dev *dev, const struct hca_qp_con
 	qp->mtu = 256;
 	qp->key = cfg->key;
 	qp->xrcdn = cfg->xrcdn;
+	qp->serial = hca_fetch_add64(&last_serial, 1) + 1;
 	spin_lock_init(&qp->route_lock);
 
 	spin_lock_init(&qp->sq.lock);
@@ -156,6 +159,8 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 	bool reset = to_state && attr->state == HCA_QPS_RESET;
 
 	spin_lock(&qp->sq.lock);
+	if (reset)
+		hca_dci_abort(qp);
 	spin_lock(&qp->rq.lock);
 	/* Whoever fails the QP holds one of the locks. */
 	if (qp->state != cur && !flush && !reset) {

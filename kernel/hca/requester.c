@@ -31,14 +31,53 @@ static bool has_failed(const struct hca_sq *sq, u16 stream)
 	return false;
 }
 
+/* Who serves the request.  NULL: nobody is there, or, as @refused says, a device that has no such DCT. */
+static struct hca_qp *find_addressed(struct hca_qp *qp, bool *refused)
+{
+	const struct hca_av *av = &qp->sq.wqe.av;
+	struct hca_dev *dev = hca_av_dev(qp, av);
+	struct hca_qp *peer;
+
+	if (!dev)
+		return NULL;
+	peer = hca_table_lookup(&dev->qps, av->qpn);
+	/* A device knows its DCTs. */
+	*refused = qp->type == HCA_QP_DCI && (!peer || peer->type != HCA_QP_DCT);
+	return *refused ? NULL : peer;
+}
+
+void hca_dci_abort(struct hca_qp *qp)
+{
+	struct hca_completion c = {
+		.opcode = HCA_CQE_RESP_ERR,
+		.syndrome = HCA_SYND_REMOTE_ABORTED,
+		.vendor_err = HCA_VENDOR_ABORTED,
+	};
+	struct hca_recv *recv = &qp->rq.recv;
+	struct hca_qp *dct;
+	bool refused;
+
+	if (likely(qp->type != HCA_QP_DCI || !recv->active))
+		return;
+	rcu_read_lock();
+	dct = find_addressed(qp, &refused);
+	if (dct) {
+		spin_lock(&dct->rq.lock);
+		/* Not of another one that has got its number. */
+		if (dct->serial == recv->taker)
+			hca_recv_complete(dct, NULL, recv, &c, 0);
+		spin_unlock(&dct->rq.lock);
+	}
+	rcu_read_unlock();
+	recv->active = false;
+}
+
 /* The WQE in progress has failed: then the QP has, or, while few of them have, its stream. */
 static void fail(struct hca_qp *qp, enum hca_cqe_syndrome synd)
 {
 	struct hca_sq *sq = &qp->sq;
 
-	/* A DCI's receive was at the DCT's. */
-	if (qp->type == HCA_QP_DCI)
-		qp->rq.recv.active = false;
+	hca_dci_abort(qp);
 	if (!sq->streams) {
 		hca_qp_fail_requester(qp);
 		return;
@@ -154,21 +193,7 @@ static struct hca_claim local_claim(struct hca_qp *qp, u32 access)
 	};
 }
 
-/* Who serves the request.  NULL: nobody is there, or, as @refused says, a device that has no such DCT. */
-static struct hca_qp *find_addressed(struct hca_qp *qp, bool *refused)
-{
-	const struct hca_av *av = &qp->sq.wqe.av;
-	struct hca_dev *dev = hca_av_dev(qp, av);
-	struct hca_qp *peer;
-
-	if (!dev)
-		return NULL;
-	peer = hca_table_lookup(&dev->qps, av->qpn);
-	/* A device knows its DCTs. */
-	*refused = qp->type == HCA_QP_DCI && (!peer || peer->type != HCA_QP_DCT);
-	return *refused ? NULL : peer;
-}
-
+/* Who serves the request; see find_addressed(). */
 static inline struct hca_qp *find_responder(struct hca_qp *qp, bool *refused)
 {
 	*refused = false;

@@ -104,6 +104,17 @@ static bool remote(struct hca_qp *qp, const struct place *at, const struct hca_r
 	return hca_sge_resolve(&claim, sge);
 }
 
+/* Whether there is a receive for the message. */
+static bool has_receive(struct hca_qp *qp, const struct place *at)
+{
+	if (at->recv->active)
+		return true;
+	if (!hca_recv_take(qp, at->srq, at->recv))
+		return false;
+	at->recv->taker = qp->serial;
+	return true;
+}
+
 static enum hca_ack respond_write(struct hca_qp *qp, const struct place *at, struct hca_request *req)
 {
 	bool imm = req->op == HCA_OPCODE_RDMA_WRITE_IMM;
@@ -116,7 +127,7 @@ static enum hca_ack respond_write(struct hca_qp *qp, const struct place *at, str
 	/* No key is looked at for a message without payload (IBA C9-88). */
 	if (req->length && !remote(qp, at, req, &sge, HCA_ACCESS_REMOTE_WRITE))
 		return refuse_access(qp, HCA_CLASS_REMOTE_WRITE);
-	if (imm && req->last && !at->recv->active && !hca_recv_take(qp, at->srq, at->recv))
+	if (imm && req->last && !has_receive(qp, at))
 		return no_receive(qp, req);
 	if (req->len) {
 		hca_cursor_init(&to, &sge, 1);
@@ -173,7 +184,7 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 	enum hca_copied copied = HCA_COPIED;
 	struct hca_cursor to __uninitialized;
 
-	if (!recv->active && !hca_recv_take(qp, at->srq, recv))
+	if (!has_receive(qp, at))
 		return no_receive(qp, req);
 	if ((u64)req->length + front > recv->capacity)
 		return refuse_into_receive(qp, at, HCA_SYND_LOCAL_LENGTH, HCA_NAK_INVALID_REQUEST,
@@ -280,11 +291,17 @@ bool hca_expected(struct hca_qp *qp, const struct hca_request *req)
 	return req->first || req->offset == rq->offset;
 }
 
-/* Finds out where the message arrives; false: the SRQ that it names is not there. */
+/* Finds out where the message arrives; false: nowhere. */
 static bool find_place(struct hca_qp *qp, const struct hca_request *req, struct place *at)
 {
-	at->recv = qp->type == HCA_QP_DCT ? req->recv : &qp->rq.recv;
+	at->recv = &qp->rq.recv;
 	at->srq = qp->srq;
+	if (qp->type == HCA_QP_DCT) {
+		at->recv = req->recv;
+		/* The message began at another one that had the number. */
+		if (at->recv->active && at->recv->taker != qp->serial)
+			return false;
+	}
 	if (qp->type == HCA_QP_XRC_TGT) {
 		at->srq = qp->dev->ops->xrc_srq(qp->dev, req->srqn, qp->xrcdn);
 		/* A receive of an earlier message that has not come to its end is not one of this SRQ's. */

@@ -2,6 +2,8 @@
 // Transports other than RC: unreliable connections, datagrams, XRC, dynamically connected.
 #include "pair.hpp"
 
+#include <functional>
+
 using namespace world;
 
 namespace {
@@ -408,6 +410,93 @@ TEST(Dc, MessagesOfSeveralInitiatorsDoNotMix)
 	p.a.run(1, HCA_SLICE);
 	EXPECT_EQ(one(p.cb).byte_cnt, 90000u);
 	EXPECT_EQ(p.ca.poll_all().size(), 2u);
+}
+
+/* Two receives, and the beginning of a message in the first. */
+static Qp &begin_message(Dc &p, Key &payload)
+{
+	Qp &dci = p.w.add_qp(p.da, {.send_cq = &p.ca, .rq_entries = 0, .type = HCA_QP_DCI});
+	dci.start();
+	p.srq_b.post(p.kb.sge(0, 90000));
+	p.srq_b.post(p.kb.sge(0, 90000));
+	dci.stage(p.to_dct(Wqe::send()).sge(payload.sge(0, 90000)));
+	dci.set_sq_record(dci.producer_index());
+	EXPECT_EQ(dci.run(1, HCA_SLICE), HCA_RUN_MORE);
+	p.mb.accept(0, 90000);
+	return dci;
+}
+
+TEST(Dc, AMessageThatIsGivenUpInItsMiddleCompletesItsReceiveWithAnError)
+{
+	const std::function<void(Qp &, Key &)> ways[] = {
+		[](Qp &dci, Key &) { dci.to(HCA_QPS_ERR); },
+		[](Qp &dci, Key &) { dci.to(HCA_QPS_RESET); },
+		[](Qp &dci, Key &) { dci.destroy(); },
+		[](Qp &dci, Key &payload) {
+			payload.kill();
+			dci.run(1, HCA_SLICE);
+		},
+	};
+	for (const auto &give_up : ways) {
+		Dc p;
+		Memory &m = p.w.add_memory(90000);
+		Key &payload = p.w.add_key(p.da, m);
+		give_up(begin_message(p, payload), payload);
+		p.w.settle();
+		Wc wc = one(p.cb);
+		expect_failed(wc, HCA_CQE_RESP_ERR, HCA_SYND_REMOTE_ABORTED, 0);
+		EXPECT_EQ(wc.vendor_err, HCA_VENDOR_ABORTED);
+		EXPECT_EQ(wc.qpn, p.dct.qpn());
+		p.ca.poll_all();
+
+		/* The target goes on, with its next receive. */
+		p.mb.expect(0, p.ma.read(0, 80000));
+		p.post(p.to_dct(Wqe::send()).sge(p.ka.sge(0, 80000)));
+		EXPECT_TRUE(one(p.ca).ok());
+		wc = one(p.cb);
+		EXPECT_TRUE(wc.ok());
+		EXPECT_EQ(wc.index, 1u);
+	}
+}
+
+TEST(Dc, WithoutItsTargetTheReceiveOfAMessageIsNobodys)
+{
+	Dc p;
+	Qp &dci = begin_message(p, p.ka);
+	p.dct.destroy();
+	dci.to(HCA_QPS_ERR);
+	p.w.settle();
+	expect_flushed(one(p.ca), HCA_CQE_REQ_ERR, 0);
+	expect_none(p.cb);
+}
+
+TEST(Dc, AnotherTargetOfTheSameNumberDoesNotGoOnWithAMessage)
+{
+	for (bool error : {false, true}) {
+		Dc p;
+		Qp &dci = begin_message(p, p.ka);
+		const u32 number = p.dct.qpn();
+		p.dct.destroy();
+		p.db.hca()->qps.next = number;
+		Srq &srq = p.w.add_srq(p.db);
+		Qp &other = p.w.add_qp(p.db, {.send_cq = &p.cb, .srq = &srq, .sq_slots = 0, .rq_entries = 0,
+					      .type = HCA_QP_DCT, .key = dc_key});
+		ASSERT_EQ(other.qpn(), number);
+		other.start();
+		srq.post(p.kb.sge(0, 90000));
+		if (error)
+			dci.to(HCA_QPS_ERR);
+		else
+			dci.run(1, HCA_SLICE);
+		p.w.settle();
+		expect_failed(one(p.ca), HCA_CQE_REQ_ERR, error ? HCA_SYND_WR_FLUSH : HCA_SYND_REMOTE_INVAL_REQ, 0);
+		expect_none(p.cb);
+		/* Its own receive is there for the next one. */
+		p.mb.expect(0, p.ma.read(0, 8));
+		p.post(p.to_dct(Wqe::send()).sge(p.ka.sge(0, 8)));
+		EXPECT_TRUE(one(p.ca).ok());
+		EXPECT_EQ(one(p.cb).index, 0u);
+	}
 }
 
 TEST(Dc, AWrongKeyOrNumberIsARemoteErrorAndTheTargetGoesOn)

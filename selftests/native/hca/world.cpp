@@ -338,6 +338,10 @@ void Qp::destroy()
 	hca_qp_unpublish(hca());
 	synchronize_rcu();
 	dev_.world().forget(*this);
+	hca_qp_attr reset{};
+	reset.mask = HCA_ATTR_STATE;
+	reset.state = HCA_QPS_RESET;
+	hca_qp_modify(hca(), state(), &reset);
 	hca_table_release(&dev_.hca()->qps, qpn());
 }
 
