@@ -507,7 +507,7 @@ enum hca_cq_arm { HCA_CQ_UNARMED, HCA_CQ_ARMED_SOLICITED, HCA_CQ_ARMED };
  * @mask: entries - 1
  * @cqe_size: 64 or 128; the entry is in the last 64 bytes
  * @dbrec: shared with user space, each word read once per use
- * @pi: next entry to write, free running
+ * @pi: next entry to write, free running; hca_cq_is_empty() reads it without the lock
  * @ci: consumer index last seen, in pi's terms
  * @solicited_pi: @pi after the last solicited or failed completion
  * @armed: what an event waits for
@@ -1144,7 +1144,7 @@ enum hca_run {
 /**
  * hca_qp_run - execute what was posted
  * @qp: the caller keeps it from being destroyed
- * @budget: at least one request, or HCA_MIN_SLICE of it, is done
+ * @budget: at least one request, or HCA_MIN_SLICE of it, is done; what is done is taken off
  *
  * Process context.  Any number of callers at once.  Reads the doorbell record after the caller's doorbell, so
  * that no post is missed.

@@ -503,12 +503,12 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 		rcu_read_unlock();
 		spin_unlock(&qp->sq.lock);
 
+		budget->wqes -= min(done, budget->wqes);
+		budget->bytes -= min(slice - room, budget->bytes);
 		if (s == STEP_EMPTY)
 			return HCA_RUN_IDLE;
 		if (s == STEP_WAIT)
 			return HCA_RUN_WAIT;
-		budget->wqes -= min(done, budget->wqes);
-		budget->bytes -= min(slice - room, budget->bytes);
 		if (!budget->wqes || !budget->bytes)
 			return HCA_RUN_MORE;
 	}

@@ -17,9 +17,6 @@
 #include "trap.h"
 #include "uar.h"
 
-/* More payload than this behind one doorbell, and the doorbell's fault is not what it costs. */
-#define STREAM_BYTES 4096
-
 /* How long a page stays mapped for an instruction that cannot be skipped. */
 #define HOLD_NS (10 * NSEC_PER_MSEC)
 
@@ -74,8 +71,9 @@ static void run(struct tally_qp *qp, struct hca_budget *budget)
 }
 
 /*
- * Whether the poster may have waited for something that the device did since he rang for this QP last: a message has
- * come in, or all of the completions are polled.
+ * Whether the poster may have waited for something that the device did since he rang for this QP last: a message of a
+ * connection has come in, or all of the completions are polled.  Others (counters, messages to other QPs) are not seen;
+ * who waits for those is found out by how little he posts, see polled.c.
  */
 static bool has_waited(struct tally_qp *qp)
 {
@@ -125,7 +123,7 @@ static void ring(struct tally_uar *uar, bool hinted, u64 word)
 	const u32 most = READ_ONCE(trap_bytes);
 	struct hca_budget budget = { .wqes = READ_ONCE(trap_wqes), .bytes = most };
 	struct tally_qp *qp;
-	bool waited;
+	bool waited, large;
 
 	rcu_read_lock();
 	qp = hinted ? tally_uar_hinted_qp(uar, word) : NULL;
@@ -135,7 +133,8 @@ static void ring(struct tally_uar *uar, bool hinted, u64 word)
 	else if (!qp || !executed(qp, word))
 		run_pending(uar, &budget);
 	rcu_read_unlock();
-	WRITE_ONCE(uar->streak, waited || most - budget.bytes > STREAM_BYTES ? 0 : READ_ONCE(uar->streak) + 1);
+	large = !budget.bytes || most - budget.bytes > TALLY_STREAM_BYTES;
+	WRITE_ONCE(uar->streak, waited || large ? 0 : READ_ONCE(uar->streak) + 1);
 }
 
 void tally_uars_arm_all(struct tally_uars *uars)

@@ -220,7 +220,8 @@ static void sleep_until_kicked(struct tally_engine *e, bool later)
 	e->asleep = idle;
 	spin_unlock_irq(&e->lock);
 
-	if (idle && (later || !tally_poller_wanted(&e->poller)) && !kthread_should_stop()) {
+	idle &= later ? !tally_poller_asked(&e->poller) : !tally_poller_wanted(&e->poller);
+	if (idle && !kthread_should_stop()) {
 		if (later)
 			schedule_hrtimeout_range(&timeout, e->poller.later_ns / 4, HRTIMER_MODE_REL);
 		else

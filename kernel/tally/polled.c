@@ -18,7 +18,7 @@
  *
  * With no CPU to spare, a page stays mapped if it streams: many small requests, and the poster waits for none of them.
  * Then the engine sleeps, and takes the CPU from whoever has it, at intervals, to execute what has come together.  It
- * does so for as long as that is enough each time to pay for the switches.
+ * does so for as long as more requests come so than did with a fault for each.
  */
 #include <linux/cpumask.h>
 #include <linux/math64.h>
@@ -51,13 +51,16 @@
 #define WORTH_WQES	64
 /* So many doorbells in a row that nobody waited for are a stream. */
 #define STREAK		32
-/* Such a page is looked at at intervals if it brings so many work requests each time; passes over it, at most. */
-#define LOOK_WQES	8
+/* Passes over such a page in one look, at most; and how long looks at several pages may keep the CPU from others. */
 #define LOOK_PASSES	6
+#define LOOK_NS		NSEC_PER_MSEC
+/* Between two looks. */
+#define MIN_STREAM_US	10u
+#define MAX_STREAM_US	1000u
+/* The same of a page that is held and does not stream. */
+#define HELD_NS		(200 * NSEC_PER_USEC)
 /* How long the thread takes the CPU from others before it lets the scheduler look for another one. */
 #define URGENT_NS	(100 * NSEC_PER_MSEC)
-/* Between looks at a page that is held. */
-#define HELD_NS		(200 * NSEC_PER_USEC)
 /*
  * How long it is not tried again after a failure: about what a change of modes there and back costs, twice as
  * long after each further one, up to a limit.
@@ -76,7 +79,12 @@ MODULE_PARM_DESC(poll_us, "microseconds without a doorbell after which a page is
 static unsigned int stream_us = 100;
 module_param(stream_us, uint, 0644);
 MODULE_PARM_DESC(stream_us,
-		 "microseconds between looks at a page that streams while no CPU is idle, 0: its doorbells fault (100)");
+		 "microseconds between looks at a page that streams while no CPU is idle, 10 to 1000; 0: it is trapped (100)");
+
+static u64 stream_ns(void)
+{
+	return (u64)clamp(READ_ONCE(stream_us), MIN_STREAM_US, MAX_STREAM_US) * NSEC_PER_USEC;
+}
 
 void tally_backoff_init(struct tally_backoff *b)
 {
@@ -109,9 +117,14 @@ void tally_poller_init(struct tally_poller *p)
 	tally_backoff_init(&p->retry);
 }
 
+bool tally_poller_asked(struct tally_poller *p)
+{
+	return !list_empty_careful(&p->asked);
+}
+
 bool tally_poller_wanted(struct tally_poller *p)
 {
-	return !list_empty(&p->pages) || !list_empty_careful(&p->asked);
+	return !list_empty(&p->pages) || tally_poller_asked(p);
 }
 
 static struct tally_poller *poller_of(struct tally_uar *uar)
@@ -155,8 +168,9 @@ void tally_uar_rang(struct tally_uar *uar)
 	WRITE_ONCE(uar->rings, 0);
 	if (!rate || now - before > RINGS * NSEC_PER_MSEC / rate)
 		return;
-	if (!streams(uar, now) && (!may_try(&uar->retry, now) || !may_try(&poller_of(uar)->retry, now)))
+	if (!may_try(&uar->retry, now) || (!may_try(&poller_of(uar)->retry, now) && !streams(uar, now)))
 		return;
+	WRITE_ONCE(uar->trapped_ns, (now - before) / RINGS);
 	if (cmpxchg(&uar->mode, TALLY_UAR_TRAPPED, TALLY_UAR_ASKED) == TALLY_UAR_TRAPPED)
 		tally_uar_ask(uar);
 }
@@ -208,15 +222,17 @@ static void rotate_behind(struct tally_uar *uar, struct tally_qp *qp)
 static bool run_qp(struct tally_uar *uar, struct tally_qp *qp, u32 *bytes)
 {
 	struct hca_budget budget = { .wqes = QP_WQES, .bytes = QP_BYTES };
-	u16 before = READ_ONCE(qp->hca.sq.ci), done;
+	u32 done, moved;
 	enum hca_run r;
 
 	tally_stat_inc(uar->uars->dev, TALLY_STAT_DB_POLLED);
 	r = hca_qp_run(&qp->hca, &budget);
-	*bytes += QP_BYTES - budget.bytes;
-	done = READ_ONCE(qp->hca.sq.ci) - before;
+	done = QP_WQES - budget.wqes;
+	moved = QP_BYTES - budget.bytes;
+	*bytes += moved;
 	uar->served += done;
-	return r == HCA_RUN_MORE || done;
+	uar->moved += moved;
+	return r == HCA_RUN_MORE || done || moved;
 }
 
 static bool poll_hot(struct tally_uar *uar)
@@ -339,6 +355,7 @@ static void start(struct tally_uar *uar, u64 now)
 	uar->progress = now;
 	uar->passes = 0;
 	uar->served = 0;
+	uar->moved = 0;
 	tally_stat_inc(uar->uars->dev, TALLY_STAT_MODE_SWITCHES);
 }
 
@@ -370,10 +387,7 @@ static void stop(struct tally_uar *uar)
 		tally_stat_inc(uar->uars->dev, TALLY_STAT_MODE_SWITCHES);
 }
 
-/*
- * Whether the thread takes the CPU from others as soon as it is woken: for a moment each time, or it would be the one
- * who keeps them from running.
- */
+/* Whether the thread takes the CPU from others: for a moment each time, or it would be who keeps them from running. */
 static void set_urgent(struct tally_poller *p, bool urgent)
 {
 	if (p->urgent == urgent)
@@ -385,6 +399,11 @@ static void set_urgent(struct tally_poller *p, bool urgent)
 		sched_set_normal(current, 0);
 }
 
+static bool must_keep(const struct tally_uar *uar, u64 now)
+{
+	return now < READ_ONCE(uar->hold_until) || streams(uar, now);
+}
+
 /*
  * Give up every page that need not be held and does not stream.  Until its page is zapped, a poster waits in vain; so
  * this must not wait for the CPU behind the one who wants it, which any of the locks and schedule points within could
@@ -392,20 +411,21 @@ static void set_urgent(struct tally_poller *p, bool urgent)
  */
 static void stop_all(struct tally_poller *p, u64 now)
 {
+	bool worth = false, polling = false, stopped = false, urgent = p->urgent;
 	struct tally_uar *uar, *tmp;
-	bool worth = false, polling = false, stopped = false;
 
 	list_for_each_entry(uar, &p->pages, poll_link)
-		polling |= !!uar->since;
+		polling |= uar->since && !must_keep(uar, now);
 	if (polling)
 		set_urgent(p, true);
 	list_for_each_entry_safe(uar, tmp, &p->pages, poll_link) {
-		if (now < READ_ONCE(uar->hold_until) || streams(uar, now))
+		if (must_keep(uar, now))
 			continue;
 		worth |= uar->since && was_worth(uar, now);
 		stop(uar);
 		stopped = true;
 	}
+	set_urgent(p, urgent);
 	if (worth)
 		succeeded(&p->retry);
 	if (stopped)
@@ -440,26 +460,32 @@ static void leave_poster(struct tally_poller *p)
 		move_to(p, next);
 }
 
+/* Whether small requests have come faster since @before than they would each with a fault of its own. */
+static bool is_worth_a_look(const struct tally_uar *uar, u64 served, u64 moved, u64 before, u64 now)
+{
+	return moved <= served * TALLY_STREAM_BYTES && served * READ_ONCE(uar->trapped_ns) >= now - before;
+}
+
 /*
  * One look at a page that streams.  False, and the page is given up, if that is not worth the while any more: nobody
- * posts, or he waits, which is not how he began.
+ * posts, or he waits, which is not how he began, or what he posts is large now.
  */
 static bool look(struct tally_uar *uar, u64 now)
 {
-	u64 interval = (u64)READ_ONCE(stream_us) * NSEC_PER_USEC, before = uar->served;
+	u64 before = uar->progress, served = uar->served, moved = uar->moved;
 	bool first = !uar->since;
 	u32 n = 0;
 
 	if (first)
 		start(uar, now);
-	else if (now - uar->progress < interval / 2)
+	else if (now - before < stream_ns() / 2)
 		return true;
 	while (poll_page(uar) && ++n < LOOK_PASSES)
 		;
-	uar->progress = now;
+	uar->progress = local_clock();
 	if (first)
 		return true;
-	if (uar->served - before >= LOOK_WQES) {
+	if (is_worth_a_look(uar, uar->served - served, uar->moved - moved, before, now)) {
 		succeeded(&uar->look);
 		return true;
 	}
@@ -480,6 +506,8 @@ static bool poll_all(struct tally_poller *p, bool crowded, u64 now)
 	list_for_each_entry_safe(uar, tmp, &p->pages, poll_link) {
 		if (crowded && streams(uar, now)) {
 			streaming |= look(uar, now);
+			if (local_clock() - now > LOOK_NS)
+				set_urgent(p, false);
 			continue;
 		}
 		if (!uar->since)
@@ -512,10 +540,17 @@ static void come_back(struct tally_poller *p, bool streaming, bool busy, u64 now
 
 	p->later_ns = HELD_NS;
 	if (streaming)
-		p->later_ns = max_t(u64, (u64)READ_ONCE(stream_us) * NSEC_PER_USEC, end > now ? end - now : 0);
-	if (!p->urgent)
-		p->urgent_since = end;
-	set_urgent(p, streaming && !busy && end - p->urgent_since < URGENT_NS);
+		p->later_ns = clamp(end > now ? end - now : 0, stream_ns(), MAX_STREAM_US * NSEC_PER_USEC);
+	if (!p->wakes_urgent)
+		p->wakes_urgent_since = end;
+	p->wakes_urgent = streaming && !busy && end - p->wakes_urgent_since < URGENT_NS;
+	set_urgent(p, p->wakes_urgent);
+}
+
+static void be_like_others(struct tally_poller *p)
+{
+	p->wakes_urgent = false;
+	set_urgent(p, false);
 }
 
 enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy)
@@ -525,7 +560,7 @@ enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy)
 	u64 now;
 
 	if (!tally_poller_wanted(p)) {
-		set_urgent(p, false);
+		be_like_others(p);
 		return TALLY_POLL_NONE;
 	}
 	mutex_lock(&p->lock);
@@ -535,7 +570,7 @@ enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy)
 	if (crowded)
 		stop_all(p, now);
 	else
-		set_urgent(p, false);
+		be_like_others(p);
 	/* What must be held although there is no CPU to spare, and what streams, is looked at now and then. */
 	streaming = poll_all(p, crowded, now);
 	if (crowded) {

@@ -56,6 +56,9 @@ enum tally_uar_mode {
 	TALLY_UAR_DEAD,
 };
 
+/* More payload than this of a request, and the doorbell's fault is not what it costs. */
+#define TALLY_STREAM_BYTES 4096
+
 /**
  * struct tally_backoff - when to try again what has failed
  * @at: local_clock() before which it is not tried; read without a lock
@@ -89,6 +92,7 @@ struct tally_bfreg {
  * @qps: struct tally_qp.bfreg_link of all QPs bound to it; changed under tally_uars.lock, read under RCU
  * @window: local_clock() since which @rings counts; both are hints and changed without a lock
  * @rings: trapped doorbells since then
+ * @trapped_ns: how far apart they came when the page last asked to be polled
  * @retry: when polling the page did not pay
  * @streak: trapped doorbells for small requests in a row that nobody waited for; a hint, changed without a lock
  * @mode: enum tally_uar_mode; changed under @mode_lock, but for TRAPPED -> ASKED (cmpxchg)
@@ -105,9 +109,10 @@ struct tally_bfreg {
  * @cold: QP in @qps where the look at quiet QPs goes on; under tally_uars.lock, NULL: at the start
  * @since: local_clock() of the start of polling
  * @progress: local_clock() of the last doorbell seen, or of the last look at a page that streams
- * @look: when looking at it at intervals did not pay
+ * @look: when looking at it at intervals did not pay; @look.at is read without a lock
  * @passes: passes so far
  * @served: work requests executed in them
+ * @moved: and payload
  * @seen: words of @scratch as last seen
  */
 struct tally_uar {
@@ -123,6 +128,7 @@ struct tally_uar {
 
 	u64 window;
 	u32 rings;
+	u64 trapped_ns;
 	struct tally_backoff retry;
 	u32 streak;
 
@@ -139,6 +145,7 @@ struct tally_uar {
 	struct tally_backoff look;
 	u32 passes;
 	u64 served;
+	u64 moved;
 	u64 seen[TALLY_BFREG_HALVES];
 };
 
@@ -231,8 +238,9 @@ void tally_uar_kick_pending(struct tally_uar *uar);
  * The following are the engine's own:
  *
  * @later_ns: what TALLY_POLL_LATER means
- * @urgent: its thread takes the CPU from others when it is woken
- * @urgent_since: local_clock() of when that began
+ * @urgent: its thread takes the CPU from others
+ * @wakes_urgent: it was to be woken so when it slept last
+ * @wakes_urgent_since: local_clock() of when that began
  */
 struct tally_poller {
 	struct mutex lock;
@@ -244,7 +252,8 @@ struct tally_poller {
 	struct cpumask allowed;
 	u64 later_ns;
 	bool urgent;
-	u64 urgent_since;
+	bool wakes_urgent;
+	u64 wakes_urgent_since;
 };
 
 /**
@@ -265,6 +274,9 @@ void tally_poller_init(struct tally_poller *p);
 
 /* Whether a pass has something to do. */
 bool tally_poller_wanted(struct tally_poller *p);
+
+/* Whether a page waits to be polled. */
+bool tally_poller_asked(struct tally_poller *p);
 
 /* One look at everything that is polled; by the engine's thread, which is @busy with queues, too, or not. */
 enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy);

@@ -41,6 +41,28 @@ TEST(Batch, ManyRequestsOfADoorbellAreAllCounted)
 	EXPECT_EQ(p.arrived.comp(), 30u);
 }
 
+TEST(Batch, WhatIsDoneIsTakenOffTheBudgetHoweverItEnds)
+{
+	/* By an empty queue, by a peer without a receive, by the budget. */
+	Pair p;
+	p.b.post_recv(p.kb.sge(0, 8));
+	for (int i = 0; i < 3; i++)
+		p.a.stage(Wqe::write(p.kb.addr(8), p.kb.key()).sge(p.ka.sge(0, 100)));
+	p.a.set_sq_record(p.a.producer_index());
+	hca_budget budget{10, 1000};
+	EXPECT_EQ(hca_qp_run(p.a.hca(), &budget), HCA_RUN_IDLE);
+	EXPECT_EQ(budget.wqes, 7u);
+	EXPECT_EQ(budget.bytes, 700u);
+
+	for (int i = 0; i < 2; i++)
+		p.a.stage(Wqe::send().sge(p.ka.sge(0, 8)));
+	p.a.set_sq_record(p.a.producer_index());
+	EXPECT_EQ(hca_qp_run(p.a.hca(), &budget), HCA_RUN_WAIT);
+	EXPECT_EQ(budget.wqes, 6u);
+	EXPECT_EQ(budget.bytes, 692u);
+	p.mb.accept(0, 128);
+}
+
 TEST(Batch, AnArmedCounterRaisesOneEventForItsRequests)
 {
 	Counted p;
