@@ -100,6 +100,8 @@ enum hca_event {
  * @timer: hca_qp_timer() should be called on the QP after @ns, from the engine; a later call replaces it
  * @route: who answers at the QP's remote address; under RCU.  NULL: nobody, or the way there is down.
  * @route_av: who answers at the address of a datagram or a DC request of the QP; likewise
+ * @is_there: whether a device that answered once is still one of this kernel's, reachable or not; under RCU, for as
+ *	long
  * @multicast: call @deliver on every QP that has joined the group that @av names and can be reached; under RCU.
  *	False: @av is not of a group.
  * @fill_grh: what a datagram's receiver finds in front of it; false: the QP's device has no address at the index
@@ -117,6 +119,7 @@ struct hca_ops {
 	void (*timer)(struct hca_qp *qp, u64 ns);
 	struct hca_dev *(*route)(struct hca_qp *qp);
 	struct hca_dev *(*route_av)(struct hca_qp *qp, const struct hca_av *av);
+	bool (*is_there)(const struct hca_dev *dev);
 	bool (*multicast)(struct hca_qp *qp, const struct hca_av *av,
 			  void (*deliver)(struct hca_qp *to, void *arg), void *arg);
 	bool (*fill_grh)(struct hca_qp *qp, const struct hca_av *av, u32 bytes, u8 *grh);
@@ -612,6 +615,7 @@ void hca_cq_timer(struct hca_cq *cq);
  * @index: its WQE index
  * @srqn: of an XRC target: the SRQ it is of
  * @taker: hca_qp.serial of who took it
+ * @taker_dev: and its device, which may have gone
  * @num_sge: pieces
  * @capacity: sum of their lengths
  * @sges: scatter list
@@ -622,6 +626,7 @@ struct hca_recv {
 	u32 srqn;
 	u32 num_sge;
 	u64 taker;
+	struct hca_dev *taker_dev;
 	u64 capacity;
 	struct hca_sge sges[HCA_MAX_RECV_SGE];
 };

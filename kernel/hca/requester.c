@@ -31,21 +31,6 @@ static bool has_failed(const struct hca_sq *sq, u16 stream)
 	return false;
 }
 
-/* Who serves the request.  NULL: nobody is there, or, as @refused says, a device that has no such DCT. */
-static struct hca_qp *find_addressed(struct hca_qp *qp, bool *refused)
-{
-	const struct hca_av *av = &qp->sq.wqe.av;
-	struct hca_dev *dev = hca_av_dev(qp, av);
-	struct hca_qp *peer;
-
-	if (!dev)
-		return NULL;
-	peer = hca_table_lookup(&dev->qps, av->qpn);
-	/* A device knows its DCTs. */
-	*refused = qp->type == HCA_QP_DCI && (!peer || peer->type != HCA_QP_DCT);
-	return *refused ? NULL : peer;
-}
-
 void hca_dci_abort(struct hca_qp *qp)
 {
 	struct hca_completion c = {
@@ -54,13 +39,14 @@ void hca_dci_abort(struct hca_qp *qp)
 		.vendor_err = HCA_VENDOR_ABORTED,
 	};
 	struct hca_recv *recv = &qp->rq.recv;
-	struct hca_qp *dct;
-	bool refused;
+	struct hca_qp *dct = NULL;
 
 	if (likely(qp->type != HCA_QP_DCI || !recv->active))
 		return;
 	rcu_read_lock();
-	dct = find_addressed(qp, &refused);
+	/* Not by its address: that it cannot be reached any more may be the reason. */
+	if (qp->dev->ops->is_there(recv->taker_dev))
+		dct = hca_table_lookup(&recv->taker_dev->qps, qp->sq.wqe.av.qpn);
 	if (dct) {
 		spin_lock(&dct->rq.lock);
 		/* Not of another one that has got its number. */
@@ -193,7 +179,21 @@ static struct hca_claim local_claim(struct hca_qp *qp, u32 access)
 	};
 }
 
-/* Who serves the request; see find_addressed(). */
+/* Who serves the request.  NULL: nobody is there, or, as @refused says, a device that has no such DCT. */
+static struct hca_qp *find_addressed(struct hca_qp *qp, bool *refused)
+{
+	const struct hca_av *av = &qp->sq.wqe.av;
+	struct hca_dev *dev = hca_av_dev(qp, av);
+	struct hca_qp *peer;
+
+	if (!dev)
+		return NULL;
+	peer = hca_table_lookup(&dev->qps, av->qpn);
+	/* A device knows its DCTs. */
+	*refused = qp->type == HCA_QP_DCI && (!peer || peer->type != HCA_QP_DCT);
+	return *refused ? NULL : peer;
+}
+
 static inline struct hca_qp *find_responder(struct hca_qp *qp, bool *refused)
 {
 	*refused = false;

@@ -112,6 +112,7 @@ static bool has_receive(struct hca_qp *qp, const struct place *at)
 	if (!hca_recv_take(qp, at->srq, at->recv))
 		return false;
 	at->recv->taker = qp->serial;
+	at->recv->taker_dev = qp->dev;
 	return true;
 }
 

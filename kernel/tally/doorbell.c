@@ -120,8 +120,8 @@ void tally_uar_kick_pending(struct tally_uar *uar)
  */
 static void ring(struct tally_uar *uar, bool hinted, u64 word)
 {
-	const u32 most = READ_ONCE(trap_bytes);
-	struct hca_budget budget = { .wqes = READ_ONCE(trap_wqes), .bytes = most };
+	const struct hca_budget most = { .wqes = READ_ONCE(trap_wqes), .bytes = READ_ONCE(trap_bytes) };
+	struct hca_budget budget = most;
 	struct tally_qp *qp;
 	bool waited, large;
 
@@ -133,7 +133,8 @@ static void ring(struct tally_uar *uar, bool hinted, u64 word)
 	else if (!qp || !executed(qp, word))
 		run_pending(uar, &budget);
 	rcu_read_unlock();
-	large = !budget.bytes || most - budget.bytes > TALLY_STREAM_BYTES;
+	large = !budget.wqes || !budget.bytes || most.bytes - budget.bytes > TALLY_STREAM_BYTES;
+	WRITE_ONCE(uar->trapped_wqes, READ_ONCE(uar->trapped_wqes) + most.wqes - budget.wqes);
 	WRITE_ONCE(uar->streak, waited || large ? 0 : READ_ONCE(uar->streak) + 1);
 }
 

@@ -88,6 +88,7 @@ const struct hca_ops tally_hca_ops = {
 	.timer = timer,
 	.route = tally_route,
 	.route_av = tally_route_av,
+	.is_there = tally_is_there,
 	.multicast = tally_multicast,
 	.fill_grh = tally_fill_grh,
 	.xrc_srq = tally_xrc_srq,

@@ -155,8 +155,8 @@ static bool streams(const struct tally_uar *uar, u64 now)
 void tally_uar_rang(struct tally_uar *uar)
 {
 	u32 rate = READ_ONCE(poll_rate);
-	u32 rings = READ_ONCE(uar->rings) + 1;
-	u64 now, before;
+	u32 rings = READ_ONCE(uar->rings) + 1, wqes;
+	u64 now, before, apart, known;
 
 	if (rings < RINGS) {
 		WRITE_ONCE(uar->rings, rings);
@@ -166,11 +166,15 @@ void tally_uar_rang(struct tally_uar *uar)
 	before = READ_ONCE(uar->window);
 	WRITE_ONCE(uar->window, now);
 	WRITE_ONCE(uar->rings, 0);
+	wqes = max(READ_ONCE(uar->trapped_wqes), 1u);
+	WRITE_ONCE(uar->trapped_wqes, 0);
+	apart = div_u64(now - before, wqes);
+	known = READ_ONCE(uar->trapped_ns);
+	WRITE_ONCE(uar->trapped_ns, known ? min(apart, 2 * known) : apart);
 	if (!rate || now - before > RINGS * NSEC_PER_MSEC / rate)
 		return;
 	if (!may_try(&uar->retry, now) || (!may_try(&poller_of(uar)->retry, now) && !streams(uar, now)))
 		return;
-	WRITE_ONCE(uar->trapped_ns, (now - before) / RINGS);
 	if (cmpxchg(&uar->mode, TALLY_UAR_TRAPPED, TALLY_UAR_ASKED) == TALLY_UAR_TRAPPED)
 		tally_uar_ask(uar);
 }
@@ -460,10 +464,10 @@ static void leave_poster(struct tally_poller *p)
 		move_to(p, next);
 }
 
-/* Whether small requests have come faster since @before than they would each with a fault of its own. */
-static bool is_worth_a_look(const struct tally_uar *uar, u64 served, u64 moved, u64 before, u64 now)
+/* Whether small requests have come at least as fast in this time as they did when their doorbells were trapped. */
+static bool is_worth_a_look(const struct tally_uar *uar, u64 served, u64 moved, s64 ns)
 {
-	return moved <= served * TALLY_STREAM_BYTES && served * READ_ONCE(uar->trapped_ns) >= now - before;
+	return moved <= served * TALLY_STREAM_BYTES && (s64)(served * READ_ONCE(uar->trapped_ns)) >= ns;
 }
 
 /*
@@ -472,20 +476,22 @@ static bool is_worth_a_look(const struct tally_uar *uar, u64 served, u64 moved, 
  */
 static bool look(struct tally_uar *uar, u64 now)
 {
-	u64 before = uar->progress, served = uar->served, moved = uar->moved;
+	u64 served = uar->served, moved = uar->moved;
+	/* Another CPU's clock may be behind. */
+	s64 ns = now - uar->progress;
 	bool first = !uar->since;
 	u32 n = 0;
 
 	if (first)
 		start(uar, now);
-	else if (now - before < stream_ns() / 2)
+	else if (ns < (s64)stream_ns() / 2)
 		return true;
-	while (poll_page(uar) && ++n < LOOK_PASSES)
+	while (poll_page(uar) && ++n < LOOK_PASSES && (s64)(local_clock() - now) < LOOK_NS)
 		;
 	uar->progress = local_clock();
 	if (first)
 		return true;
-	if (is_worth_a_look(uar, uar->served - served, uar->moved - moved, before, now)) {
+	if (is_worth_a_look(uar, uar->served - served, uar->moved - moved, ns)) {
 		succeeded(&uar->look);
 		return true;
 	}
@@ -506,12 +512,18 @@ static bool poll_all(struct tally_poller *p, bool crowded, u64 now)
 	list_for_each_entry_safe(uar, tmp, &p->pages, poll_link) {
 		if (crowded && streams(uar, now)) {
 			streaming |= look(uar, now);
-			if (local_clock() - now > LOOK_NS)
+			if ((s64)(local_clock() - now) > LOOK_NS)
 				set_urgent(p, false);
 			continue;
 		}
-		if (!uar->since)
+		if (!uar->since) {
+			/* It does not stream any more since stop_all() has looked. */
+			if (crowded && now >= READ_ONCE(uar->hold_until)) {
+				stop(uar);
+				continue;
+			}
 			start(uar, now);
+		}
 		if (poll_page(uar)) {
 			/* Not @now: this took its time, in which the poster may have waited for room. */
 			uar->progress = local_clock();
@@ -540,7 +552,7 @@ static void come_back(struct tally_poller *p, bool streaming, bool busy, u64 now
 
 	p->later_ns = HELD_NS;
 	if (streaming)
-		p->later_ns = clamp(end > now ? end - now : 0, stream_ns(), MAX_STREAM_US * NSEC_PER_USEC);
+		p->later_ns = clamp(end > now ? end - now : 0, stream_ns(), (u64)2 * LOOK_NS);
 	if (!p->wakes_urgent)
 		p->wakes_urgent_since = end;
 	p->wakes_urgent = streaming && !busy && end - p->wakes_urgent_since < URGENT_NS;

@@ -179,6 +179,24 @@ struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av)
 }
 
 /**
+ * tally_is_there - hca_ops.is_there
+ * @hca: a device, or what was one
+ *
+ * Return: whether it has joined the fabric and not left it; then it lives as long as the caller's RCU read section.
+ */
+bool tally_is_there(const struct hca_dev *hca)
+{
+	const struct tally_dev *dev;
+	bool found = false;
+
+	spin_lock(&fabric_lock);
+	list_for_each_entry(dev, &fabric, link)
+		found |= &dev->hca == hca;
+	spin_unlock(&fabric_lock);
+	return found;
+}
+
+/**
  * tally_gid_at - an own address
  * @dev: the device
  * @index: any value

@@ -485,6 +485,7 @@ void tally_fabric_set_netdev(struct tally_dev *dev, const struct net_device *nde
 void tally_qp_set_route(struct tally_qp *qp, const union ib_gid *dgid, const u8 *dmac);
 struct hca_dev *tally_route(struct hca_qp *hca);
 struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av);
+bool tally_is_there(const struct hca_dev *hca);
 bool tally_gid_at(struct tally_dev *dev, u32 index, union ib_gid *gid);
 int tally_add_gid(const struct ib_gid_attr *attr, void **context);
 int tally_del_gid(const struct ib_gid_attr *attr, void **context);

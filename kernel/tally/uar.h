@@ -92,7 +92,9 @@ struct tally_bfreg {
  * @qps: struct tally_qp.bfreg_link of all QPs bound to it; changed under tally_uars.lock, read under RCU
  * @window: local_clock() since which @rings counts; both are hints and changed without a lock
  * @rings: trapped doorbells since then
- * @trapped_ns: how far apart they came when the page last asked to be polled
+ * @trapped_wqes: and the work requests that they brought
+ * @trapped_ns: how far apart those came; no more than twice as far as they did before, so that an interruption does not
+ *	make much of a difference
  * @retry: when polling the page did not pay
  * @streak: trapped doorbells for small requests in a row that nobody waited for; a hint, changed without a lock
  * @mode: enum tally_uar_mode; changed under @mode_lock, but for TRAPPED -> ASKED (cmpxchg)
@@ -128,6 +130,7 @@ struct tally_uar {
 
 	u64 window;
 	u32 rings;
+	u32 trapped_wqes;
 	u64 trapped_ns;
 	struct tally_backoff retry;
 	u32 streak;

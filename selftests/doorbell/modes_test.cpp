@@ -217,6 +217,32 @@ KTEST(modes, "while every CPU is busy, small writes are executed together, large
 	}
 }
 
+KTEST(modes, "who has few lists under way does not get slower")
+{
+	Parameter rate("poll_rate", "1");
+	Context c;
+	Busy busy;
+	Ringer r(c);
+
+	// Two lists of 24 at most: one completion polled, and the next list follows.
+	EXPECT_LT(share_executed_together([&](auto time) {
+			  unsigned under_way = 0;
+			  const std::uint64_t n = repeat(time, [&] {
+				  for (int i = 0; i < 24; i++)
+					  r.post();
+				  r.ring();
+				  for (under_way += 24; under_way > 24; under_way--)
+					  if (!r.completes())
+						  fail("lost doorbell", ETIMEDOUT);
+				  return 1;
+			  });
+			  for (; under_way; under_way--)
+				  r.completes();
+			  return n;
+		  }),
+		  0.3);
+}
+
 KTEST(modes, "who answers each message with one is served at once")
 {
 	Parameter rate("poll_rate", "1");

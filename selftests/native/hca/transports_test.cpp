@@ -428,20 +428,28 @@ static Qp &begin_message(Dc &p, Key &payload)
 
 TEST(Dc, AMessageThatIsGivenUpInItsMiddleCompletesItsReceiveWithAnError)
 {
-	const std::function<void(Qp &, Key &)> ways[] = {
-		[](Qp &dci, Key &) { dci.to(HCA_QPS_ERR); },
-		[](Qp &dci, Key &) { dci.to(HCA_QPS_RESET); },
-		[](Qp &dci, Key &) { dci.destroy(); },
-		[](Qp &dci, Key &payload) {
+	const std::function<void(Dc &, Qp &, Key &)> ways[] = {
+		[](Dc &, Qp &dci, Key &) { dci.to(HCA_QPS_ERR); },
+		[](Dc &, Qp &dci, Key &) { dci.to(HCA_QPS_RESET); },
+		[](Dc &, Qp &dci, Key &) { dci.destroy(); },
+		[](Dc &, Qp &dci, Key &payload) {
 			payload.kill();
 			dci.run(1, HCA_SLICE);
+		},
+		[](Dc &p, Qp &dci, Key &) {
+			/* The target's device cannot be reached for longer than the retries last. */
+			p.db.set_up(false);
+			dci.run(1, HCA_SLICE);
+			p.w.advance(10'000'000'000);
+			EXPECT_EQ(dci.state(), HCA_QPS_ERR);
+			p.db.set_up(true);
 		},
 	};
 	for (const auto &give_up : ways) {
 		Dc p;
 		Memory &m = p.w.add_memory(90000);
 		Key &payload = p.w.add_key(p.da, m);
-		give_up(begin_message(p, payload), payload);
+		give_up(p, begin_message(p, payload), payload);
 		p.w.settle();
 		Wc wc = one(p.cb);
 		expect_failed(wc, HCA_CQE_RESP_ERR, HCA_SYND_REMOTE_ABORTED, 0);

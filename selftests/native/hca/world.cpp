@@ -570,6 +570,12 @@ const hca_ops World::ops = {
 		BUG_ON(!rcu_read_lock_held());
 		return d ? d->hca() : nullptr;
 	},
+	/* The world's devices stay until its end. */
+	.is_there =
+	    [](const hca_dev *dev) {
+		    BUG_ON(!rcu_read_lock_held());
+		    return dev != nullptr;
+	    },
 	.multicast =
 	    [](hca_qp *qp, const hca_av *av, void (*deliver)(hca_qp *, void *), void *arg) {
 		    auto &groups = Shell<hca_qp, Qp>::of(qp)->device().world().groups;
