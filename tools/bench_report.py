@@ -191,7 +191,7 @@ ROWS = (
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """What this machine allows a row at most, or what sets that, measured in the same run.  @what: Row.what"""
+    """What a row is made of or waits for whatever the device does, measured in the same run.  @what: Row.what"""
     what: str
     measured: str
     value: typing.Callable
@@ -247,10 +247,11 @@ NOTES = {
         " come together; a timer that is late makes the intervals longer, and the receiver has the rest of that CPU."
         " With a fault for each doorbell it is the rate of send_8_trapped.",
     "event-driven ping-pong, 8 bytes, rxe0 / tally0":
-        "most of a round is the time in which two processes wake each other, which has nothing to do with a device"
-        " (handoff).",
+        "two processes that only wake each other (handoff) take about as long; both depend on where the scheduler puts"
+        " them, which is why a pass may be above or below.",
     "64 KiB WRITE bandwidth, tally0 / rxe0":
-        "the bytes are moved as fast as memcpy() moves them; the ratio is that of memcpy and rxe0.",
+        "the bytes are moved at least as fast as a program's memcpy() moves them (memcpy_64k), the rest of the ratio is"
+        " rxe0's.",
     "WRITE rate, 1,024 QPs active / 16 active":
         "the ring and the structures of requester and responder are pages of their own for each QP, more of them than"
         " the emulator's address translation remembers: in `perf annotate` of hca_express, the dearest instruction by"
@@ -434,9 +435,11 @@ def render(run, host, folder):
         yield ""
         yield f"{name} on {dev}: {why}"
     yield ""
-    yield "## What the machine allows"
+    yield "## What the rows are made of"
     yield ""
-    yield "Measured in the same run, without the device, by turns with the rest of a pass."
+    yield "Measured in the same run, without the device: what a row consists of or waits for in any case. No upper bound" \
+          " where the scheduler decides where two processes run, or where the kernel copies faster than a program's" \
+          " memcpy()."
     yield ""
     yield from limits(run)
     yield ""
