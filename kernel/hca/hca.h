@@ -107,7 +107,7 @@ enum hca_event {
  * @fill_grh: what a datagram's receiver finds in front of it; false: the QP's device has no address at the index
  *	that @av names
  * @xrc_srq: an SRQ by its number, if it is one of the XRC domain; under RCU, for as long
- * @counter_event: a counter crossed what it was armed for
+ * @counter_event: an armed counter has changed, see hca_counter_arm()
  */
 struct hca_ops {
 	void (*cq_event)(struct hca_cq *cq);
@@ -458,7 +458,7 @@ enum hca_class {
  * @comp: completion count; shared memory that anybody may write, only ever changed by atomic addition
  * @err: error count, likewise
  * @bytes: a success adds its payload length rather than 1
- * @armed: somebody waits; see hca_counter_armed()
+ * @armed: somebody waits; see hca_counter_arm()
  */
 struct hca_counter {
 	struct hca_dev *dev;
@@ -1256,8 +1256,8 @@ void hca_sq_flush(struct hca_qp *qp);
 u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op, enum hca_class *class);
 
 /*
- * rq.c: end a receive that has been taken, of @srq if it is one of XRC: CQE, then counter; under rq.lock.  False:
- * the CQ took no more.
+ * rq.c: end a receive that has been taken, of @srq if it is one of XRC: CQE, then counter; under rq.lock.  @bytes is
+ * what counts, the message's payload without a GRH.  False: the CQ took no more.
  */
 bool hca_recv_complete(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *recv, struct hca_completion *c,
 		       u64 bytes);

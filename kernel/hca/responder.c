@@ -5,10 +5,13 @@
 #include "route.h"
 
 /*
- * Where a request is wrong, a connection ends.  A DCT goes on with others; on UC the request is dropped.
+ * Where a request is wrong, a connection ends.  A DCT goes on with others; on UC the request is dropped.  Who finds
+ * that out finds what came before it counted.
  */
-static enum hca_ack refuse(struct hca_qp *qp, enum hca_class class, enum hca_ack nak, enum hca_event event)
+static enum hca_ack refuse(struct hca_qp *qp, const struct hca_request *req, enum hca_class class, enum hca_ack nak,
+			   enum hca_event event)
 {
+	hca_settle(req->owed);
 	hca_stats_add(qp->dev->stats, HCA_STAT_ERR_RESPONDER, 1);
 	hca_count(qp, class, HCA_SYND_REMOTE_OP, 0);
 	if (qp->type == HCA_QP_RC || qp->type == HCA_QP_XRC_TGT)
@@ -16,14 +19,14 @@ static enum hca_ack refuse(struct hca_qp *qp, enum hca_class class, enum hca_ack
 	return nak;
 }
 
-static enum hca_ack refuse_access(struct hca_qp *qp, enum hca_class class)
+static enum hca_ack refuse_access(struct hca_qp *qp, const struct hca_request *req, enum hca_class class)
 {
-	return refuse(qp, class, HCA_NAK_REMOTE_ACCESS, HCA_EVENT_QP_ACCESS_ERR);
+	return refuse(qp, req, class, HCA_NAK_REMOTE_ACCESS, HCA_EVENT_QP_ACCESS_ERR);
 }
 
-static enum hca_ack refuse_request(struct hca_qp *qp, enum hca_class class)
+static enum hca_ack refuse_request(struct hca_qp *qp, const struct hca_request *req, enum hca_class class)
 {
-	return refuse(qp, class, HCA_NAK_INVALID_REQUEST, HCA_EVENT_QP_REQ_ERR);
+	return refuse(qp, req, class, HCA_NAK_INVALID_REQUEST, HCA_EVENT_QP_REQ_ERR);
 }
 
 /* Where a message arrives: the receive, the SRQ that it is of or NULL, its protection domain. */
@@ -34,14 +37,14 @@ struct place {
 };
 
 /* The message has used up a receive that cannot take it. */
-static enum hca_ack refuse_into_receive(struct hca_qp *qp, const struct place *at, enum hca_cqe_syndrome synd,
-					enum hca_ack nak, enum hca_event event)
+static enum hca_ack refuse_into_receive(struct hca_qp *qp, const struct place *at, const struct hca_request *req,
+					enum hca_cqe_syndrome synd, enum hca_ack nak, enum hca_event event)
 {
 	struct hca_completion c = { .opcode = HCA_CQE_RESP_ERR, .syndrome = synd };
 	enum hca_ack ack;
 
 	hca_recv_complete(qp, at->srq, at->recv, &c, 0);
-	ack = refuse(qp, HCA_CLASS_NONE, nak, event);
+	ack = refuse(qp, req, HCA_CLASS_NONE, nak, event);
 	/* Its own queue is at fault. */
 	if (qp->type == HCA_QP_UC || qp->type == HCA_QP_UD)
 		hca_qp_fail(qp, event);
@@ -61,15 +64,16 @@ static enum hca_ack complete_receive(struct hca_qp *qp, const struct place *at, 
 	struct hca_completion c = {
 		.opcode = opcode,
 		.solicited = req->solicited,
+		.byte_cnt = req->length + front,
 		.imm = req->imm,
 		.src_qpn = req->src_qpn | (front ? header_flags(req->grh) : 0),
 	};
 
-	if (hca_recv_complete(qp, at->srq, at->recv, &c, req->length + front))
+	if (hca_recv_complete(qp, at->srq, at->recv, &c, req->length))
 		return HCA_ACK;
 	if (qp->type == HCA_QP_UC || qp->type == HCA_QP_UD)
 		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
-	return refuse(qp, HCA_CLASS_NONE, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
+	return refuse(qp, req, HCA_CLASS_NONE, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 }
 
 static enum hca_ack no_receive(struct hca_qp *qp, struct hca_request *req)
@@ -124,10 +128,10 @@ static enum hca_ack respond_write(struct hca_qp *qp, const struct place *at, str
 	struct hca_sge sge __uninitialized;
 
 	if (!(qp->access & HCA_ACCESS_REMOTE_WRITE))
-		return refuse_request(qp, HCA_CLASS_REMOTE_WRITE);
+		return refuse_request(qp, req, HCA_CLASS_REMOTE_WRITE);
 	/* No key is looked at for a message without payload (IBA C9-88). */
 	if (req->length && !remote(qp, at, req, &sge, HCA_ACCESS_REMOTE_WRITE))
-		return refuse_access(qp, HCA_CLASS_REMOTE_WRITE);
+		return refuse_access(qp, req, HCA_CLASS_REMOTE_WRITE);
 	if (imm && req->last && !has_receive(qp, at))
 		return no_receive(qp, req);
 	if (req->len) {
@@ -137,7 +141,7 @@ static enum hca_ack respond_write(struct hca_qp *qp, const struct place *at, str
 		if (unlikely(copied == HCA_COPY_NO_SRC))
 			return HCA_PAYLOAD_LOST;
 		if (unlikely(copied == HCA_COPY_NO_DST))
-			return refuse_access(qp, HCA_CLASS_REMOTE_WRITE);
+			return refuse_access(qp, req, HCA_CLASS_REMOTE_WRITE);
 	}
 	if (!req->last)
 		return HCA_ACK;
@@ -188,10 +192,10 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 	if (!has_receive(qp, at))
 		return no_receive(qp, req);
 	if ((u64)req->length + front > recv->capacity)
-		return refuse_into_receive(qp, at, HCA_SYND_LOCAL_LENGTH, HCA_NAK_INVALID_REQUEST,
+		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_LENGTH, HCA_NAK_INVALID_REQUEST,
 					   HCA_EVENT_QP_REQ_ERR);
 	if (hca_sges_resolve(&claim, recv->sges, recv->num_sge))
-		return refuse_into_receive(qp, at, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
+		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 	if (req->len || front) {
 		hca_cursor_init(&to, recv->sges, recv->num_sge);
 		hca_cursor_skip(&to, req->offset);
@@ -202,13 +206,13 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 		if (unlikely(copied == HCA_COPY_NO_SRC))
 			return HCA_PAYLOAD_LOST;
 		if (unlikely(copied == HCA_COPY_NO_DST))
-			return refuse_into_receive(qp, at, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP,
+			return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP,
 						   HCA_EVENT_QP_FATAL);
 	}
 	if (!req->last)
 		return HCA_ACK;
 	if (req->op == HCA_OPCODE_SEND_INVAL && !hca_mkey_invalidate(qp, be32_to_cpu(req->imm), true))
-		return refuse_into_receive(qp, at, HCA_SYND_LOCAL_QP_OP, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
+		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_QP_OP, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 	return complete_receive(qp, at, req, receive_opcode(req->op));
 }
 
@@ -219,9 +223,9 @@ static enum hca_ack respond_read(struct hca_qp *qp, const struct place *at, stru
 	struct hca_sge sge __uninitialized;
 
 	if (!(qp->access & HCA_ACCESS_REMOTE_READ) || !qp->max_dest_rd_atomic)
-		return refuse_request(qp, HCA_CLASS_REMOTE_READ);
+		return refuse_request(qp, req, HCA_CLASS_REMOTE_READ);
 	if (req->length && !remote(qp, at, req, &sge, HCA_ACCESS_REMOTE_READ))
-		return refuse_access(qp, HCA_CLASS_REMOTE_READ);
+		return refuse_access(qp, req, HCA_CLASS_REMOTE_READ);
 	if (req->len) {
 		hca_cursor_init(&from, &sge, 1);
 		from.off = req->offset;
@@ -229,7 +233,7 @@ static enum hca_ack respond_read(struct hca_qp *qp, const struct place *at, stru
 		if (unlikely(copied == HCA_COPY_NO_DST))
 			return HCA_PAYLOAD_LOST;
 		if (unlikely(copied == HCA_COPY_NO_SRC))
-			return refuse_access(qp, HCA_CLASS_REMOTE_READ);
+			return refuse_access(qp, req, HCA_CLASS_REMOTE_READ);
 	}
 	if (req->last)
 		hca_count_later(req->owed, qp, HCA_CLASS_REMOTE_READ, req->length);
@@ -242,12 +246,12 @@ static enum hca_ack respond_atomic(struct hca_qp *qp, const struct place *at, st
 	u64 *word;
 
 	if (!(qp->access & HCA_ACCESS_REMOTE_ATOMIC) || !qp->max_dest_rd_atomic || req->raddr & 7)
-		return refuse_request(qp, HCA_CLASS_REMOTE_ATOMIC);
+		return refuse_request(qp, req, HCA_CLASS_REMOTE_ATOMIC);
 	if (!remote(qp, at, req, &sge, HCA_ACCESS_REMOTE_ATOMIC))
-		return refuse_access(qp, HCA_CLASS_REMOTE_ATOMIC);
+		return refuse_access(qp, req, HCA_CLASS_REMOTE_ATOMIC);
 	word = hca_sge_word(&sge);
 	if (!word)
-		return refuse_request(qp, HCA_CLASS_REMOTE_ATOMIC);
+		return refuse_request(qp, req, HCA_CLASS_REMOTE_ATOMIC);
 	if (req->op == HCA_OPCODE_ATOMIC_CS)
 		req->orig = hca_cmpxchg64(word, req->compare, req->swap_add);
 	else
@@ -321,9 +325,9 @@ static enum hca_ack respond(struct hca_qp *qp, struct hca_request *req)
 	struct place at __uninitialized;
 
 	if (qp->type == HCA_QP_DCT && req->key != qp->key)
-		return refuse_access(qp, HCA_CLASS_NONE);
+		return refuse_access(qp, req, HCA_CLASS_NONE);
 	if (unlikely(!find_place(qp, req, &at)))
-		return refuse_request(qp, HCA_CLASS_NONE);
+		return refuse_request(qp, req, HCA_CLASS_NONE);
 	switch (req->op) {
 	case HCA_OPCODE_RDMA_WRITE:
 	case HCA_OPCODE_RDMA_WRITE_IMM:

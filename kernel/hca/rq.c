@@ -153,9 +153,9 @@ bool hca_recv_complete(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *
 	c->qpn = qp->qpn;
 	c->user_index = xrc ? srq->user_index : qp->user_index;
 	c->wqe_counter = recv->index;
-	c->byte_cnt = bytes;
 	recv->active = false;
 	ok = hca_cq_write(xrc ? srq->cq : qp->recv_cq, c);
-	hca_count(qp, HCA_CLASS_RECV, c->syndrome, bytes);
+	/* Without its CQE it has not succeeded: the QP fails. */
+	hca_count(qp, HCA_CLASS_RECV, ok ? c->syndrome : HCA_SYND_LOCAL_QP_OP, bytes);
 	return ok;
 }

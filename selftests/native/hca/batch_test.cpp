@@ -3,6 +3,7 @@
 #include "pair.hpp"
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 using namespace world;
@@ -110,6 +111,104 @@ TEST(Batch, SuccessesAreCountedBeforeTheErrorThatEndsThem)
 	EXPECT_EQ(p.sent.comp(), 5u);
 	EXPECT_EQ(p.arrived.comp(), 5u);
 	p.w.on_event = nullptr;
+}
+
+TEST(Batch, TheResponderTooCountsSuccessesBeforeTheErrorThatEndsThem)
+{
+	/* A key that is none, an operation that is not allowed, a receive that is too small. */
+	const std::function<Wqe(Pair &)> bad[] = {
+		[](Pair &p) { return Wqe::write(p.kb.addr(), p.kb.key() ^ 1).sge(p.ka.sge(0, 8)); },
+		[](Pair &p) { return Wqe::fetch_add(p.kb.addr(), p.kb.key(), 1).sge(p.ka.sge(0, 8)); },
+		[](Pair &p) { return Wqe::send().sge(p.ka.sge(0, 8)); },
+	};
+	for (const auto &request : bad) {
+		Counted p;
+		p.b.modify([] {
+			hca_qp_attr a{};
+			a.mask = HCA_ATTR_ACCESS;
+			a.access = HCA_ACCESS_REMOTE_WRITE;
+			return a;
+		}());
+		p.b.post_recv(p.kb.sge(64, 4));
+		bool first = true;
+		hca_counter_arm(p.arrived.hca(), true);
+		p.w.on_event = [&](const Event &e) {
+			/* Whether by the counter or by the QP's event. */
+			if (e.who != &p.arrived && e.who != &p.b)
+				return;
+			if (first) {
+				EXPECT_EQ(p.arrived.comp(), 5u);
+				EXPECT_EQ(p.arrived.err(), 0u);
+			}
+			first = false;
+		};
+		for (int i = 0; i < 5; i++)
+			p.a.stage(p.write(false));
+		p.a.stage(request(p));
+		p.a.ring();
+		p.w.settle();
+		EXPECT_FALSE(first);
+		EXPECT_EQ(p.b.state(), HCA_QPS_ERR);
+		p.w.on_event = nullptr;
+	}
+}
+
+TEST(Batch, WhoFindsOneOfTheSendersCountersRaisedFindsTheReceiversRaised)
+{
+	Pair p({.connect = false});
+	Counter &writes = p.w.add_counter(p.da), &reads = p.w.add_counter(p.da), &arrived = p.w.add_counter(p.db);
+	ASSERT_EQ(p.a.attach(writes, 1u << HCA_CLASS_WRITE), 0);
+	ASSERT_EQ(p.a.attach(reads, 1u << HCA_CLASS_READ), 0);
+	ASSERT_EQ(p.b.attach(arrived, 1u << HCA_CLASS_REMOTE_WRITE | 1u << HCA_CLASS_REMOTE_READ), 0);
+	p.b.connect(p.a);
+	p.a.connect(p.b);
+	p.w.settle();
+	hca_counter_arm(writes.hca(), true);
+	hca_counter_arm(reads.hca(), true);
+	p.w.on_event = [&](const Event &e) {
+		if (e.what == Told::CounterEvent) {
+			EXPECT_GE(arrived.comp(), writes.comp() + reads.comp());
+		}
+	};
+	for (int i = 0; i < 8; i++) {
+		p.a.stage(Wqe::write(p.kb.addr(), p.kb.key()).sge(p.ka.sge(0, 8)).signaled(false));
+		p.a.stage(Wqe::read(p.kb.addr(), p.kb.key()).sge(p.ka.sge(64, 8)).signaled(false));
+	}
+	p.a.ring();
+	p.w.settle();
+	p.w.on_event = nullptr;
+	EXPECT_EQ(arrived.comp(), 16u);
+	p.ma.accept(64, 8);
+	p.mb.accept(0, 8);
+}
+
+TEST(Batch, WithoutItsCompletionAnOperationHasNotSucceeded)
+{
+	/* The CQ of one end is full: of the sender's, of the receiver's. */
+	for (bool receiver : {false, true}) {
+		for (bool imm : {false, true}) {
+			Pair p({.connect = false});
+			Cq &full = p.w.add_cq(receiver ? p.db : p.da, 1);
+			Qp &a = receiver ? p.a : p.w.add_qp(p.da, {.send_cq = &full});
+			Qp &b = receiver ? p.w.add_qp(p.db, {.send_cq = &full}) : p.b;
+			Counter &sent = p.w.add_counter(p.da), &arrived = p.w.add_counter(p.db);
+			ASSERT_EQ(a.attach(sent, 1u << HCA_CLASS_SEND | 1u << HCA_CLASS_WRITE), 0);
+			ASSERT_EQ(b.attach(arrived, 1u << HCA_CLASS_RECV), 0);
+			b.connect(a);
+			a.connect(b);
+			p.w.settle();
+			for (int i = 0; i < 2; i++) {
+				b.post_recv(p.kb.sge(0, 8));
+				a.post(imm ? Wqe::write_imm(0, 0, 1) : Wqe::send().sge(p.ka.sge(0, 8)));
+				p.w.settle();
+			}
+			p.mb.accept(0, 8);
+			EXPECT_EQ(sent.comp(), 1u);
+			EXPECT_EQ(sent.err(), 1u);
+			EXPECT_EQ(arrived.comp(), receiver ? 1u : 2u);
+			EXPECT_EQ(arrived.err(), receiver ? 1u : 0u);
+		}
+	}
 }
 
 TEST(Batch, WhoReceivesAMessageFindsTheWritesBeforeItCounted)

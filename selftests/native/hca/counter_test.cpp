@@ -174,6 +174,66 @@ TEST(Counter, AReceiveOfASharedQueueCountsForTheQpThatUsedIt)
 	b.expect({{HCA_CLASS_RECV, 33}});
 }
 
+TEST(Counter, OfADatagramBothEndsCountThePayloadAlone)
+{
+	Pair p({.connect = false, .qp = {.type = HCA_QP_UD}});
+	Counted a(p, p.da, p.a, true), b(p, p.db, p.b, true);
+	p.a.start();
+	p.b.start();
+	p.b.post_recv(p.kb.sge(0, HCA_GRH_BYTES + 100));
+	p.mb.expect(HCA_GRH_BYTES, p.ma.read(0, 100));
+	p.post(Wqe::send().to(p.db.number(), p.b.qpn(), u64{ConnectOptions{}.qkey} << 32).sge(p.ka.sge(0, 100)));
+	a.expect({{HCA_CLASS_SEND, 100}});
+	b.expect({{HCA_CLASS_RECV, 100}});
+	p.mb.accept(0, HCA_GRH_BYTES);
+	EXPECT_EQ(one(p.cb).byte_cnt, HCA_GRH_BYTES + 100u);
+}
+
+TEST(Counter, EndsThatRefuseAndGoOnCountAnErrorToo)
+{
+	for (u8 type : {HCA_QP_UC, HCA_QP_DCT}) {
+		SCOPED_TRACE(testing::Message() << "type " << int{type});
+		const bool dc = type == HCA_QP_DCT;
+		Pair p({.connect = false, .qp = {.rq_entries = dc ? 0u : 64u, .type = u8(dc ? HCA_QP_DCI : HCA_QP_UC)}});
+		Srq &srq = p.w.add_srq(p.db);
+		Qp &to = dc ? p.w.add_qp(p.db, {.send_cq = &p.cb, .srq = &srq, .sq_slots = 0, .rq_entries = 0,
+						.type = HCA_QP_DCT, .key = 7}) :
+			      p.b;
+		Counted a(p, p.da, p.a, true), b(p, p.db, to, true);
+		if (dc) {
+			p.a.start();
+			to.start();
+		} else {
+			to.connect(p.a);
+			p.a.connect(to);
+		}
+		auto request = [&](u8 op, u32 key, u32 len) {
+			Wqe w(op);
+			if (dc)
+				w.to(p.db.number(), to.qpn(), 7);
+			w.remote(p.kb.addr(), key);
+			if (op == HCA_OPCODE_ATOMIC_FA)
+				w.atomic(1, 0);
+			return w.sge(p.ka.sge(0, len));
+		};
+		p.mb.expect(0, p.ma.read(0, 30));
+		p.post(request(HCA_OPCODE_RDMA_WRITE, p.kb.key(), 30));
+		p.post(request(HCA_OPCODE_RDMA_WRITE, p.kb.key() ^ 1, 30));
+		b.expect({{HCA_CLASS_REMOTE_WRITE, 30, 1}});
+		EXPECT_NE(to.state(), HCA_QPS_ERR);
+		if (!dc)
+			continue;
+		a.expect({{HCA_CLASS_WRITE, 30, 1}});
+		for (u8 op : {HCA_OPCODE_RDMA_READ, HCA_OPCODE_ATOMIC_FA}) {
+			p.a.to(HCA_QPS_RESET);
+			p.a.start();
+			p.post(request(op, p.kb.key() ^ 1, 8));
+		}
+		b.expect({{HCA_CLASS_REMOTE_WRITE, 30, 1}, {HCA_CLASS_REMOTE_READ, 0, 1}, {HCA_CLASS_REMOTE_ATOMIC, 0, 1}});
+		EXPECT_EQ(to.state(), HCA_QPS_RTR);
+	}
+}
+
 TEST(Counter, ExhaustedRetriesCountAsErrors)
 {
 	Pair p({.connect = false});
@@ -340,8 +400,28 @@ TEST(CounterEvent, ComesWithEveryChangeWhileSomebodyWaits)
 
 TEST(Order, ThePayloadThenTheCompletionThenTheCounter)
 {
-	for (bool receiver : {false, true}) {
-		Pair p({.connect = false});
+	struct Case {
+		const char *name;
+		bool receiver;
+		bool established; /* a plain request of a connection that has begun takes another way */
+		std::function<Wqe(Pair &)> wqe;
+	};
+	const auto write_imm = [](Pair &p) { return Wqe::write_imm(p.kb.addr(), p.kb.key(), 1).sge(p.ka.sge(0, 5000)); };
+	const auto write = [](Pair &p) { return Wqe::write(p.kb.addr(), p.kb.key()).sge(p.ka.sge(0, 5000)); };
+	const auto send = [](Pair &p) { return Wqe::send().sge(p.ka.sge(0, 5000)); };
+	const auto read = [](Pair &p) { return Wqe::read(p.kb.addr(), p.kb.key()).sge(p.ka.sge(0, 5000)); };
+	const Case cases[] = {
+		{"write with immediate", false, false, write_imm}, {"its receive", true, false, write_imm},
+		{"send", false, false, send},			   {"its receive", true, false, send},
+		{"plain send", false, true, send},		   {"its receive", true, true, send},
+		{"write", false, false, write},			   {"plain write", false, true, write},
+		{"read", false, false, read},			   {"plain read", false, true, read},
+	};
+	for (const Case &one_case : cases) {
+		SCOPED_TRACE(one_case.name);
+		const bool receiver = one_case.receiver;
+		/* Keys in one piece: such requests are plain. */
+		Pair p({.connect = false, .block_shift = 20});
 		Device &d = receiver ? p.db : p.da;
 		Qp &q = receiver ? p.b : p.a;
 		Cq &cq = receiver ? p.cb : p.ca;
@@ -350,13 +430,22 @@ TEST(Order, ThePayloadThenTheCompletionThenTheCounter)
 		p.b.connect(p.a);
 		p.a.connect(p.b);
 		p.w.settle();
+		if (one_case.established) {
+			p.post(Wqe::write(0, 0).signaled(false));
+			c.set(0);
+		}
 		hca_counter_arm(c.hca(), true);
 		cq.arm();
 		auto data = pattern(5000, 8);
 		p.ma.write(0, data);
-		p.mb.expect(0, data);
+		if (std::string_view(one_case.name).ends_with("read"))
+			p.mb.write(0, data);
+		else
+			p.mb.expect(0, data);
 		std::vector<Told> seen;
 		p.w.on_event = [&](const Event &e) {
+			if (e.who != &cq && e.who != &c)
+				return;
 			seen.push_back(e.what);
 			EXPECT_EQ(p.mb.read(0, 5000), data);
 			EXPECT_EQ(c.comp(), e.what == Told::CounterEvent ? 1u : 0u);
@@ -364,8 +453,8 @@ TEST(Order, ThePayloadThenTheCompletionThenTheCounter)
 				EXPECT_TRUE(cq.peek());
 			}
 		};
-		p.b.post_recv();
-		p.post(Wqe::write_imm(p.kb.addr(), p.kb.key(), 1).sge(p.ka.sge(0, 5000)));
+		p.b.post_recv(p.kb.sge(0, 5000));
+		p.post(one_case.wqe(p));
 		p.w.on_event = nullptr;
 		EXPECT_EQ(seen, (std::vector{Told::CqEvent, Told::CounterEvent}));
 	}

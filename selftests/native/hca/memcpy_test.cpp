@@ -73,24 +73,26 @@ TEST(Memcpy, ItGoesOnWhereTheBudgetEnded)
 	EXPECT_TRUE(one(c.ca).ok());
 }
 
-TEST(Memcpy, ACounterCountsIt)
+TEST(Memcpy, ACounterCountsItOrItsBytes)
 {
-	Pair p({.connect = false});
-	Memory &m = p.w.add_memory(4096);
-	Key &to = p.w.add_key(p.da, m);
-	Counter &k = p.w.add_counter(p.da);
-	ASSERT_EQ(p.a.attach(k, 1u << HCA_CLASS_MEMCPY), 0);
-	p.a.to_init();
-	ASSERT_EQ(hca_qp_enable_mmo(p.a.hca()), 0);
-	p.a.to_rtr(p.b);
-	p.a.to_rts();
-	m.expect(0, p.ma.read(0, 64));
-	p.post(Wqe::memcpy(p.ka.sge(0, 64), to.sge(0, 64)).signaled(false));
-	EXPECT_EQ(k.comp(), 1u);
-	p.post(Wqe::memcpy(p.ka.sge(0, 64), to.sge(4096, 64)));
-	EXPECT_EQ(k.comp(), 1u);
-	EXPECT_EQ(k.err(), 1u);
-	one(p.ca);
+	for (bool bytes : {false, true}) {
+		Pair p({.connect = false});
+		Memory &m = p.w.add_memory(4096);
+		Key &to = p.w.add_key(p.da, m);
+		Counter &k = p.w.add_counter(p.da, bytes);
+		ASSERT_EQ(p.a.attach(k, 1u << HCA_CLASS_MEMCPY), 0);
+		p.a.to_init();
+		ASSERT_EQ(hca_qp_enable_mmo(p.a.hca()), 0);
+		p.a.to_rtr(p.b);
+		p.a.to_rts();
+		m.expect(0, p.ma.read(0, 64));
+		p.post(Wqe::memcpy(p.ka.sge(0, 64), to.sge(0, 64)).signaled(false));
+		EXPECT_EQ(k.comp(), bytes ? 64u : 1u);
+		p.post(Wqe::memcpy(p.ka.sge(0, 64), to.sge(4096, 64)));
+		EXPECT_EQ(k.comp(), bytes ? 64u : 1u);
+		EXPECT_EQ(k.err(), 1u);
+		one(p.ca);
+	}
 }
 
 TEST(Memcpy, IsRefusedWhereItWasNotEnabled)

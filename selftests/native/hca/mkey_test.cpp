@@ -577,6 +577,20 @@ TEST(Mkey, CountersTellRegistrationsFromReleases)
 	EXPECT_EQ(c.err(), 2u);
 }
 
+TEST(Mkey, ARegistrationHasNoBytesToCount)
+{
+	Pair p({.connect = false, .memory = 8192});
+	IndirectKey &k = p.w.add_indirect(p.da);
+	Counter &c = p.w.add_counter(p.da, true);
+	ASSERT_EQ(p.a.attach(c, 1u << HCA_CLASS_UMR), 0);
+	p.b.connect(p.a);
+	p.a.connect(p.b);
+	p.post(Wqe::umr_list(k.key(), SgeList{p.ka.sge(0, 8)}));
+	EXPECT_TRUE(one(p.ca).ok());
+	EXPECT_EQ(c.comp(), 0u);
+	EXPECT_EQ(c.err(), 0u);
+}
+
 TEST(Mkey, WhileItIsRegisteredAnewAMessageSeesOneLayoutOrFails)
 {
 	/* Two layouts over different halves; whoever reads must never get a byte of the one after one of the other. */

@@ -390,6 +390,46 @@ TEST(Dc, WritesSendsReadsAndAtomicsReachADct)
 	EXPECT_TRUE(one(p.ca).ok());
 }
 
+TEST(Dc, EachRequestGoesToTheTargetThatItNames)
+{
+	Dc p;
+	Device &third = p.w.add_device();
+	Memory &m = p.w.add_memory(4096);
+	Key &k = p.w.add_key(third, m);
+	Cq &cq = p.w.add_cq(third);
+	Srq &srq = p.w.add_srq(third);
+	Qp &other = p.w.add_qp(third, {.send_cq = &cq, .srq = &srq, .sq_slots = 0, .rq_entries = 0,
+				       .type = HCA_QP_DCT, .key = dc_key + 1});
+	other.start();
+	for (u32 i = 0; i < 4; i++) {
+		srq.post(k.sge(8 * i, 8));
+		p.srq_b.post(p.kb.sge(8 * i, 8));
+	}
+	auto to_other = [&](u32 at) {
+		return Wqe::send().to(third.number(), other.qpn(), dc_key + 1).sge(p.ka.sge(at, 8));
+	};
+	auto to_first = [&](u32 at) { return p.to_dct(Wqe::send()).sge(p.ka.sge(at, 8)); };
+	/* In one batch, by turns; and so again after the routes were lost. */
+	for (u32 round = 0; round < 2; round++) {
+		u32 at = 16 * round;
+		p.mb.expect(at, p.ma.read(at, 16));
+		m.expect(at, p.ma.read(100 + at, 16));
+		for (u32 i = 0; i < 2; i++) {
+			p.a.stage(to_first(at + 8 * i));
+			p.a.stage(to_other(100 + at + 8 * i));
+		}
+		p.a.ring();
+		p.w.settle();
+		EXPECT_EQ(p.ca.poll_all().size(), 4u);
+		EXPECT_EQ(p.cb.poll_all().size(), 2u);
+		EXPECT_EQ(cq.poll_all().size(), 2u);
+		p.w.fabric_changed();
+	}
+	/* The key of one is not the other's. */
+	p.post(Wqe::send().to(third.number(), other.qpn(), dc_key).sge(p.ka.sge(0, 8)));
+	EXPECT_EQ(one(p.ca).syndrome, HCA_SYND_REMOTE_ACCESS);
+}
+
 TEST(Dc, MessagesOfSeveralInitiatorsDoNotMix)
 {
 	Dc p;
@@ -583,6 +623,24 @@ TEST(Dc, AnErrorEndsOneStreamUntilItIsReset)
 	p.a.start();
 	p.mb.expect(200, p.ma.read(200, 8));
 	p.post(p.write(200, 8).stream(1));
+	EXPECT_TRUE(one(p.ca).ok());
+}
+
+TEST(Dc, ARequestThatNamesNoStreamIsOnStreamZero)
+{
+	Dc p(4);
+	p.post(p.to_dct(Wqe(HCA_OPCODE_RDMA_WRITE)).remote(p.kb.addr(0), p.kb.key()).sge({0, 8, 1}));
+	EXPECT_EQ(one(p.ca).syndrome, HCA_SYND_LOCAL_PROT);
+	p.mb.expect(0, p.ma.read(0, 8));
+	p.post(p.write(0, 8).stream(1));
+	EXPECT_TRUE(one(p.ca).ok());
+	for (const Wqe &again : {p.write(100, 8), p.write(100, 8).stream(0)}) {
+		p.post(again);
+		EXPECT_EQ(one(p.ca).syndrome, HCA_SYND_WR_FLUSH);
+	}
+	EXPECT_EQ(hca_qp_reset_stream(p.a.hca(), 0), 0);
+	p.mb.expect(100, p.ma.read(100, 8));
+	p.post(p.write(100, 8));
 	EXPECT_TRUE(one(p.ca).ok());
 }
 
