@@ -81,8 +81,8 @@ struct ib_comp_cntr {
  * @caps: fill in what the device can do; constant for a device's life
  * @create: the structure is zeroed and everything in struct ib_comp_cntr is set, the two values apart: they
  *	belong to the caller until @create has succeeded.  0 or a negative errno (ENOMEM beyond max_counters).
- * @destroy: release what @create took and drop what @notify armed; no waiter and no attached QP is left; cannot
- *	fail
+ * @destroy: release what @create took and drop what @notify armed, with a signal if ib_comp_cntr_gone(); no waiter
+ *	and no attached QP is left; cannot fail
  * @modify: set or increment one value; an increment is atomic against the device and against other callers.
  *	@value is within caps.max_value.  Fires waits and notifies.
  * @read: the value of one entry
@@ -99,8 +99,9 @@ struct ib_comp_cntr {
  *	ib_comp_cntr_gone() in its condition, needs one wake_up_all() here.  Any number of times.
  * @notify: arm one eventfd, or signal it at once if @target is reached already.  @err_seen may be NULL.  With
  *	success the reference on @ctx becomes the provider's (eventfd_ctx_put() after it has fired or in
- *	@destroy), with an error it stays the caller's.  User space may arm without end: bound what one counter
- *	holds (ENOSPC) and charge it (GFP_KERNEL_ACCOUNT).
+ *	@destroy), with an error it stays the caller's.  The same target, error count and eventfd once more change
+ *	nothing.  User space may arm without end: bound what one counter holds (ENOSPC) and charge it
+ *	(GFP_KERNEL_ACCOUNT).
  *
  * All are required, called in process context, and may sleep.
  */
@@ -167,7 +168,8 @@ void ib_comp_cntr_unregister_ops(struct ib_device *device);
  * ib_comp_cntr_gone - is the device being removed?
  * @cntr: one of its counters
  *
- * For the condition of ops.wait.  Once true, it stays true for as long as the counter lives.
+ * For the condition of ops.wait.  Once true, it stays true for as long as the counter lives, unless the counter was
+ * made while the device arrived in another network namespace.
  *
  * Return: whether a wait has to end.
  */

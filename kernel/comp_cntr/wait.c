@@ -97,6 +97,9 @@ static int COMP_CNTR_HANDLER(TALLY_METHOD_COMP_CNTR_NOTIFY)(struct uverbs_attr_b
 		err_seen = &err_value;
 	}
 
+	/* What is armed from here on is destroyed with the device, and signalled then. */
+	if (ib_comp_cntr_gone(cntr))
+		return -ENODEV;
 	ctx = eventfd_ctx_fdget(fd);
 	if (IS_ERR(ctx))
 		return PTR_ERR(ctx);

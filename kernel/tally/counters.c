@@ -9,27 +9,34 @@
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 #include "tally.h"
 
 /* Eventfds that one counter may have armed at once. */
 #define MAX_NOTIFIES 256
+/* So many who wait are looked after by whoever changes the counter, who may be somebody else; more of them by a work. */
+#define FEW 16
 
 /**
  * struct cntr - a counter
  * @ib: what the extension knows of it
  * @hca: the counter itself
  * @lock: what follows, and who is due.  Taken under the HCA's locks, nothing but an eventfd's own is inside.
- * @waits: struct wait_entry
- * @notifies: struct notify
+ * @waits: struct wait_entry; new ones at the end
+ * @num_waits: how many
+ * @notifies: struct notify, likewise
  * @num_notifies: how many
+ * @many: looks who is due if there are more than a few; queued while the counter can change, done before it is gone
  */
 struct cntr {
 	struct ib_comp_cntr ib;
 	struct hca_counter hca;
 	spinlock_t lock;
 	struct list_head waits;
+	u32 num_waits;
 	struct list_head notifies;
 	u32 num_notifies;
+	struct work_struct many;
 };
 
 /**
@@ -129,6 +136,50 @@ static void drop(struct cntr *c, struct notify *n)
 	kfree(n);
 }
 
+/* Look at so many from the front, under cntr.lock; what is not due goes to the end. */
+static void look_at(struct cntr *c, u32 waits, u32 notifies)
+{
+	struct wait_entry *e;
+	struct notify *n;
+
+	while (waits-- && (e = list_first_entry_or_null(&c->waits, struct wait_entry, link))) {
+		list_move_tail(&e->link, &c->waits);
+		look(e);
+	}
+	while (notifies-- && (n = list_first_entry_or_null(&c->notifies, struct notify, link))) {
+		if (notify_due(c, n)) {
+			tally_eventfd_signal(n->ctx);
+			drop(c, n);
+		} else {
+			list_move_tail(&n->link, &c->notifies);
+		}
+	}
+	if (list_empty(&c->waits) && list_empty(&c->notifies))
+		arm(c);
+}
+
+/* At all who are there now; who comes later looks for himself. */
+static void look_at_many(struct work_struct *work)
+{
+	struct cntr *c = container_of(work, struct cntr, many);
+	u32 waits, notifies, w, n;
+
+	spin_lock(&c->lock);
+	waits = c->num_waits;
+	notifies = c->num_notifies;
+	spin_unlock(&c->lock);
+	while (waits || notifies) {
+		w = min(waits, (u32)FEW);
+		n = min(notifies, (u32)FEW);
+		spin_lock(&c->lock);
+		look_at(c, w, n);
+		spin_unlock(&c->lock);
+		waits -= w;
+		notifies -= n;
+		cond_resched();
+	}
+}
+
 /**
  * tally_cntr_event - hca_ops.counter_event
  * @hca: an armed counter has changed
@@ -136,20 +187,12 @@ static void drop(struct cntr *c, struct notify *n)
 void tally_cntr_event(struct hca_counter *hca)
 {
 	struct cntr *c = container_of(hca, struct cntr, hca);
-	struct wait_entry *e;
-	struct notify *n, *next;
 
 	spin_lock(&c->lock);
-	list_for_each_entry(e, &c->waits, link)
-		look(e);
-	list_for_each_entry_safe(n, next, &c->notifies, link) {
-		if (!notify_due(c, n))
-			continue;
-		tally_eventfd_signal(n->ctx);
-		drop(c, n);
-	}
-	if (list_empty(&c->waits) && list_empty(&c->notifies))
-		arm(c);
+	if (c->num_waits + c->num_notifies <= FEW)
+		look_at(c, c->num_waits, c->num_notifies);
+	else
+		queue_work(system_unbound_wq, &c->many);
 	spin_unlock(&c->lock);
 }
 
@@ -182,17 +225,24 @@ static int cntr_create(struct ib_comp_cntr *ib)
 	spin_lock_init(&c->lock);
 	INIT_LIST_HEAD(&c->waits);
 	INIT_LIST_HEAD(&c->notifies);
+	INIT_WORK(&c->many, look_at_many);
 	return 0;
 }
 
 static void cntr_destroy(struct ib_comp_cntr *ib)
 {
 	struct cntr *c = to_cntr(ib);
+	bool gone = ib_comp_cntr_gone(ib);
 	struct notify *n, *next;
 
+	cancel_work_sync(&c->many);
 	spin_lock(&c->lock);
-	list_for_each_entry_safe(n, next, &c->notifies, link)
+	list_for_each_entry_safe(n, next, &c->notifies, link) {
+		/* Not its owner has destroyed it: he is to look. */
+		if (gone)
+			tally_eventfd_signal(n->ctx);
 		drop(c, n);
+	}
 	spin_unlock(&c->lock);
 	atomic_dec(&to_tdev(ib->device)->num_cntrs);
 }
@@ -313,7 +363,8 @@ static void wait_end(struct wait *w, struct tally_dev *dev)
 static void entry_begin(struct wait_entry *e)
 {
 	spin_lock(&e->cntr->lock);
-	list_add(&e->link, &e->cntr->waits);
+	list_add_tail(&e->link, &e->cntr->waits);
+	e->cntr->num_waits++;
 	arm(e->cntr);
 	/* After the barrier of arming: a change that this look misses is reported. */
 	look(e);
@@ -324,6 +375,7 @@ static void entry_end(struct wait_entry *e)
 {
 	spin_lock(&e->cntr->lock);
 	list_del(&e->link);
+	e->cntr->num_waits--;
 	arm(e->cntr);
 	spin_unlock(&e->cntr->lock);
 }
@@ -419,10 +471,23 @@ static void cntr_wake(struct ib_device *device)
 	spin_unlock(&dev->cntr_wait_lock);
 }
 
+/* Under cntr.lock. */
+static bool is_armed(const struct cntr *c, const struct notify *like)
+{
+	const struct notify *n;
+
+	list_for_each_entry(n, &c->notifies, link)
+		if (n->ctx == like->ctx && n->target == like->target && n->err_seen == like->err_seen &&
+		    n->watch_err == like->watch_err)
+			return true;
+	return false;
+}
+
 static int cntr_notify(struct ib_comp_cntr *ib, u64 target, const u64 *err_seen, struct eventfd_ctx *ctx)
 {
 	struct cntr *c = to_cntr(ib);
 	struct notify *n;
+	int ret = 0;
 
 	n = kmalloc(sizeof(*n), GFP_KERNEL_ACCOUNT);
 	if (!n)
@@ -434,11 +499,14 @@ static int cntr_notify(struct ib_comp_cntr *ib, u64 target, const u64 *err_seen,
 		.ctx = ctx,
 	};
 	spin_lock(&c->lock);
-	if (c->num_notifies == MAX_NOTIFIES) {
-		spin_unlock(&c->lock);
-		kfree(n);
-		return -ENOSPC;
+	/* Who waits in vain for a while and then arms it once more has armed it once. */
+	if (is_armed(c, n)) {
+		eventfd_ctx_put(ctx);
+		goto err_free;
 	}
+	ret = -ENOSPC;
+	if (c->num_notifies == MAX_NOTIFIES)
+		goto err_free;
 	list_add_tail(&n->link, &c->notifies);
 	c->num_notifies++;
 	arm(c);
@@ -450,6 +518,11 @@ static int cntr_notify(struct ib_comp_cntr *ib, u64 target, const u64 *err_seen,
 	}
 	spin_unlock(&c->lock);
 	return 0;
+
+err_free:
+	spin_unlock(&c->lock);
+	kfree(n);
+	return ret;
 }
 
 const struct ib_comp_cntr_ops tally_cntr_ops = {

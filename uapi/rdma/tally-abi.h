@@ -69,12 +69,14 @@ enum tally_wait_comp_cntr_attrs {
 	TALLY_ATTR_WAIT_COMP_CNTR_TARGETS,    /* in, one struct tally_comp_cntr_target per handle */
 	TALLY_ATTR_WAIT_COMP_CNTR_TIMEOUT_NS, /* in, u64, relative, CLOCK_MONOTONIC; 0 looks once */
 	TALLY_ATTR_WAIT_COMP_CNTR_FLAGS,      /* in, u32, optional: tally_comp_cntr_wait_flags */
-	TALLY_ATTR_WAIT_COMP_CNTR_RESP_INDEX, /* out, u32, optional: the counter that ended the wait (0 or EIO) */
+	TALLY_ATTR_WAIT_COMP_CNTR_RESP_INDEX, /* out, u32, optional: who ended it: reached (ANY) or failed (EIO) */
 };
 
 /*
  * NOTIFY adds 1 to an eventfd once, when the target is reached; at once if it is already.  With ERR_SEEN it
- * also fires when the error count is another one.  A counter's destruction drops what is armed, silently.
+ * also fires when the error count is another one.  To arm the same once more changes nothing; what is armed otherwise
+ * adds up, ENOSPC from a limit of the device's on.  When the device is taken away what is armed fires; a counter's
+ * destruction by its owner drops it, silently.
  */
 enum tally_notify_comp_cntr_attrs {
 	TALLY_ATTR_NOTIFY_COMP_CNTR_HANDLE = (1U << UVERBS_ID_NS_SHIFT), /* idr, read */
