@@ -101,7 +101,11 @@ static void fire(struct hca_cq *cq)
 {
 	cq->armed = HCA_CQ_UNARMED;
 	cq->waiting = 0;
-	cq->fired_sn = cq->arm_sn;
+	/* A record of zeroes may be one that nobody has written to yet: what it is used for first is not this arm. */
+	if (!cq->arm_word && cq->fired_sn == HCA_CQ_NO_SN)
+		cq->fired_zeroes = true;
+	else
+		cq->fired_sn = cq->arm_sn;
 	hca_stats_add(cq->dev->stats, HCA_STAT_EVENTS, 1);
 	cq->dev->ops->cq_event(cq);
 }
@@ -160,11 +164,14 @@ void hca_cq_arm(struct hca_cq *cq)
 	spin_lock(&cq->lock);
 	word = be32_to_cpu(READ_ONCE(cq->dbrec[HCA_DBREC_CQ_ARM]));
 	sn = word >> 28 & 3;
-	if (sn == cq->fired_sn)
+	if (sn == cq->fired_sn || (!word && cq->fired_zeroes))
 		goto out;
 	behind = (cq->pi - word) & HCA_CQ_ARM_CI_MASK;
+	/* Who waits for any completion goes on to do so (IBA C11-31). */
+	if (cq->armed != HCA_CQ_ARMED || sn != cq->arm_sn)
+		cq->armed = word & HCA_CQ_ARM_SOLICITED ? HCA_CQ_ARMED_SOLICITED : HCA_CQ_ARMED;
 	cq->arm_sn = sn;
-	cq->armed = word & HCA_CQ_ARM_SOLICITED ? HCA_CQ_ARMED_SOLICITED : HCA_CQ_ARMED;
+	cq->arm_word = word;
 	/* What came after the armed index has been missed: that is the event. */
 	if (cq->armed == HCA_CQ_ARMED ? behind != 0 : cq->pi - cq->solicited_pi < behind)
 		matched(cq, max(cq->waiting, cq->armed == HCA_CQ_ARMED ? behind : 1));

@@ -137,5 +137,8 @@ u64 *hca_sge_word(const struct hca_sge *sge)
 	hca_cursor_init(&c, sge, 1);
 	if (!span_at(&c, true, sizeof(u64), &span) || span.len < 8 || !IS_ALIGNED((unsigned long)span.at, 8))
 		return NULL;
+	/* What somebody's write has left there is nobody's to read. */
+	if (hca_mkey_is_sink(span.at))
+		return NULL;
 	return (u64 *)span.at;
 }

@@ -179,6 +179,7 @@ struct hca_entry {
  * @qpn: the only QP that may use it, or HCA_ANY_QPN
  * @iova: address of the first byte
  * @length: bytes
+ * @total: bytes that the entries have; @length is not more
  * @round: bytes of one round of the pattern
  * @rounds: how many of them
  * @num: entries
@@ -192,6 +193,7 @@ struct hca_layout {
 	u32 qpn;
 	u64 iova;
 	u64 length;
+	u64 total;
 	u64 round;
 	u32 rounds;
 	u32 num;
@@ -201,16 +203,19 @@ struct hca_layout {
 /**
  * struct hca_indirect - the part of a key that work requests change
  * @lock: one change at a time; a leaf
- * @max_entries: what @layouts have room for; a pattern takes one more than it has pieces
+ * @max_entries: what a layout has room for; a pattern takes one more than it has pieces
+ * @room: for 2 * @max_entries: a layout's entries are in the first half or in the second
  * @seq: its lowest bit says which of @layouts is in force
  * @layouts: the one in force, and the one that the next change is prepared in
  *
  * Readers take no lock: they remember @seq, read, and look whether it is still the same (see layout.c).  What they
- * have read is then of one moment, for the memory of a layout is written only after another has come into force.
+ * have read is then of one moment, for the memory of a layout, its entries too, is written only after another has come
+ * into force that has it no more.
  */
 struct hca_indirect {
 	spinlock_t lock;
 	u32 max_entries;
+	struct hca_entry *room;
 	u32 seq;
 	struct hca_layout layouts[2];
 };
@@ -393,6 +398,9 @@ struct hca_claim {
  */
 enum hca_cqe_syndrome hca_sges_resolve(struct hca_claim *claim, struct hca_sge *sges, u32 num);
 
+/* The same of the first @bytes of a list that has so many, without inline data. */
+enum hca_cqe_syndrome hca_sges_resolve_some(struct hca_claim *claim, struct hca_sge *sges, u64 bytes);
+
 static inline void hca_cursor_init(struct hca_cursor *c, const struct hca_sge *sges, u32 num)
 {
 	u32 i;
@@ -432,7 +440,7 @@ enum hca_copied {
  */
 enum hca_copied hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len);
 
-/* Kernel address of an 8-byte-aligned word, to be written, of a resolved piece; NULL: it is not one. */
+/* Kernel address of an 8-byte-aligned word, to be read and written, of a resolved piece; NULL: it is not one, or null. */
 u64 *hca_sge_word(const struct hca_sge *sge);
 
 /* ---- completion counters ---- */
@@ -515,6 +523,8 @@ enum hca_cq_arm { HCA_CQ_UNARMED, HCA_CQ_ARMED_SOLICITED, HCA_CQ_ARMED };
  * @solicited_pi: @pi after the last solicited or failed completion
  * @armed: what an event waits for
  * @arm_sn: sequence number of the arm in force
+ * @arm_word: the record that it came by
+ * @fired_zeroes: the first event answered a record of zeroes
  * @fired_sn: sequence number (2 bits) of the arm that the last event answered; user space uses the next one
  *	when it has taken the event, and arming again before that asks for nothing new.  HCA_CQ_NO_SN: none yet.
  * @max_count: completions that an event may wait for; 0: any number
@@ -539,9 +549,11 @@ struct hca_cq {
 	u8 armed;
 	u8 arm_sn;
 	u8 fired_sn;
+	bool fired_zeroes;
 	u16 max_count;
 	u64 max_ns;
 	u32 waiting;
+	u32 arm_word;
 	bool error;
 	bool ignore_overrun;
 	bool pad;
@@ -1262,8 +1274,8 @@ u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op, enum hca_class *class);
 bool hca_recv_complete(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *recv, struct hca_completion *c,
 		       u64 bytes);
 
-/* mkey.c: free a key on behalf of LOCAL_INV or, @remote, SEND_WITH_INV; under RCU. */
-bool hca_mkey_invalidate(struct hca_qp *qp, u32 key, bool remote);
+/* mkey.c: free a key of the domain @pdn on behalf of LOCAL_INV or, @remote, SEND_WITH_INV; under RCU. */
+bool hca_mkey_invalidate(struct hca_qp *qp, u32 pdn, u32 key, bool remote);
 
 /* layout.c: whether an indirect key allows what is claimed of @len bytes at @addr; @seq is for hca_layout_span(). */
 bool hca_layout_resolve(struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len, u32 *seq);
@@ -1291,11 +1303,15 @@ bool hca_layout_span(const struct hca_mkey *m, u32 seq, u64 addr, bool write, st
 /* layout.c: @pieces of what follows are behind, too. */
 void hca_path_skip(struct hca_path *path, u32 pieces);
 
-/* layout.c: change the layout in force under ind->lock: begin, fill in the copy that it returns, then publish. */
+/*
+ * layout.c: change the layout in force under ind->lock: begin, fill in the copy that it returns, then publish.  The copy
+ * has the same entries; others go to the place that hca_layout_free_entries() says.
+ */
 struct hca_layout *hca_layout_begin(struct hca_indirect *ind);
+struct hca_entry *hca_layout_free_entries(const struct hca_indirect *ind);
 void hca_layout_publish(struct hca_indirect *ind);
 
-/* umr.c: register or free an indirect key; under sq.lock and RCU. */
-enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe);
+/* umr.c: register or free an indirect key; under sq.lock and RCU.  What that costs is taken off @room. */
+enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe, u32 *room);
 
 #endif /* HCA_H */

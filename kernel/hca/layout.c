@@ -12,14 +12,16 @@ struct hca_layout *hca_layout_begin(struct hca_indirect *ind)
 {
 	const struct hca_layout *from = &ind->layouts[ind->seq & 1];
 	struct hca_layout *to = &ind->layouts[~ind->seq & 1];
-	struct hca_entry *entries = to->entries;
 
 	/* The last change of @seq before what is written now; pairs with the barrier in in_force(). */
 	smp_wmb();
 	*to = *from;
-	to->entries = entries;
-	memcpy(entries, from->entries, from->num * sizeof(*entries));
 	return to;
+}
+
+struct hca_entry *hca_layout_free_entries(const struct hca_indirect *ind)
+{
+	return ind->layouts[ind->seq & 1].entries == ind->room ? ind->room + ind->max_entries : ind->room;
 }
 
 void hca_layout_publish(struct hca_indirect *ind)
@@ -99,6 +101,8 @@ static bool find_piece(const struct hca_indirect *ind, const struct hca_layout *
 		if (!size)
 			return false;
 		rounds_behind = div64_u64(pos, size);
+		if (rounds_behind >= READ_ONCE(l->rounds))
+			return false;
 		pos -= rounds_behind * size;
 	}
 	e = &l->entries[find_entry(l, num, pos, hint)];

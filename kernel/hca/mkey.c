@@ -27,6 +27,18 @@ enum hca_cqe_syndrome hca_sges_resolve(struct hca_claim *claim, struct hca_sge *
 	return HCA_SYND_OK;
 }
 
+enum hca_cqe_syndrome hca_sges_resolve_some(struct hca_claim *claim, struct hca_sge *sges, u64 bytes)
+{
+	for (; bytes; sges++) {
+		u32 len = min_t(u64, sges->len, bytes);
+
+		if (!hca_mkey_resolve(claim, sges->key, sges->addr, len, &sges->mkey, &sges->seq))
+			return HCA_SYND_LOCAL_PROT;
+		bytes -= len;
+	}
+	return HCA_SYND_OK;
+}
+
 u64 hca_mkey_beside_more(const struct hca_mkey *m, u64 i, u64 have, u64 len)
 {
 	u64 size = 1ull << m->block_shift;
@@ -40,6 +52,11 @@ u8 *hca_mkey_null_run(bool write, u32 *len)
 {
 	*len = min_t(u32, *len, sizeof(sink));
 	return write ? sink : (u8 *)zeroes;
+}
+
+bool hca_mkey_is_sink(const u8 *at)
+{
+	return at == sink;
 }
 
 /* Whether @qp may free the key, whose lower bits are @key's. */
@@ -64,9 +81,9 @@ static bool invalidate_indirect(struct hca_qp *qp, struct hca_indirect *ind, u32
 	return ok;
 }
 
-bool hca_mkey_invalidate(struct hca_qp *qp, u32 key, bool remote)
+bool hca_mkey_invalidate(struct hca_qp *qp, u32 pdn, u32 key, bool remote)
 {
-	struct hca_mkey *m = hca_mkey_find(qp->dev, key, qp->pdn);
+	struct hca_mkey *m = hca_mkey_find(qp->dev, key, pdn);
 
 	if (!m || (!m->invalidate_ok && (remote || !m->indirect)))
 		return false;

@@ -7,6 +7,8 @@
 
 /* mkey.c: the memory of the null key: what it reads as, or where writes go; at most *@len bytes, which is set. */
 u8 *hca_mkey_null_run(bool write, u32 *len);
+/* mkey.c: whether that is where writes to the null key go. */
+bool hca_mkey_is_sink(const u8 *at);
 
 /* The key, whatever its variant and state, if it belongs to the domain; under RCU. */
 static inline struct hca_mkey *hca_mkey_find(struct hca_dev *dev, u32 key, u32 pdn)

@@ -168,6 +168,9 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 		spin_unlock(&qp->sq.lock);
 		return -EINVAL;
 	}
+	/* What was posted before the error is not executed after it. */
+	if (to_state && qp->state == HCA_QPS_SQE && !flush && !reset)
+		hca_sq_flush(qp);
 	set_attrs(qp, attr);
 	if (attr->mask & HCA_ATTR_ROUTE)
 		forget_route(qp);

@@ -7,6 +7,8 @@
 
 /* WQEs executed under one set of locks. */
 #define BATCH 16u
+/* A message is cut at multiples of so many bytes. */
+#define SLICE_UNIT 64u
 
 enum step {
 	STEP_DONE,	/* a WQE has ended, look for the next */
@@ -272,6 +274,17 @@ static void address(struct hca_qp *qp)
 	req->compare = wqe->compare;
 }
 
+/*
+ * How much of @left bytes goes in one slice.  Words are whole at both ends of a cut, the last one's too; what is little
+ * is not cut.
+ */
+static u32 slice_of(u64 left, u32 room)
+{
+	if (left <= max(room, HCA_MIN_SLICE))
+		return left;
+	return max(room & ~(SLICE_UNIT - 1), SLICE_UNIT);
+}
+
 static enum step send_slice(struct hca_qp *qp, u32 *room)
 {
 	struct hca_sq *sq = &qp->sq;
@@ -298,7 +311,7 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 		hca_cursor_skip(&local, sq->offset);
 	req->first = !sq->offset;
 	req->offset = sq->offset;
-	req->len = whole ? length : min(length - sq->offset, *room);
+	req->len = whole ? length : slice_of(length - sq->offset, *room);
 	req->last = req->offset + req->len == length;
 	req->psn = sq->psn;
 	req->payload = &local;
@@ -357,7 +370,7 @@ static enum step copy_slice(struct hca_qp *qp, u32 *room)
 {
 	struct hca_sq *sq = &qp->sq;
 	struct hca_wqe *wqe = &sq->wqe;
-	u32 len = min_t(u64, wqe->length - sq->offset, *room);
+	u32 len = slice_of(wqe->length - sq->offset, *room);
 	struct hca_sge *src = &wqe->sges[0], *dst = &wqe->sges[1];
 	struct hca_cursor from __uninitialized, to __uninitialized;
 	struct hca_claim claim = local_claim(qp, 0);
@@ -379,7 +392,7 @@ static enum step copy_slice(struct hca_qp *qp, u32 *room)
 	if (unlikely(hca_copy(&to, &from, len) != HCA_COPIED))
 		return finish_local(qp, HCA_SYND_LOCAL_PROT);
 
-	*room -= len;
+	*room -= min(len, *room);
 	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, len);
 	sq->offset += len;
 	return sq->offset == wqe->length ? finish_local(qp, HCA_SYND_OK) : STEP_MORE;
@@ -399,10 +412,10 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 	case HCA_OPCODE_NOP:
 		return finish_local(qp, HCA_SYND_OK);
 	case HCA_OPCODE_LOCAL_INVAL:
-		return finish_local(qp, hca_mkey_invalidate(qp, be32_to_cpu(wqe->imm), false) ?
+		return finish_local(qp, hca_mkey_invalidate(qp, qp->pdn, be32_to_cpu(wqe->imm), false) ?
 						HCA_SYND_OK : HCA_SYND_LOCAL_QP_OP);
 	case HCA_OPCODE_UMR:
-		return finish_local(qp, hca_umr(qp, wqe));
+		return finish_local(qp, hca_umr(qp, wqe, room));
 	case HCA_OPCODE_MMO:
 		return copy_slice(qp, room);
 	case HCA_OPCODE_ATOMIC_CS:

@@ -194,7 +194,7 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 	if ((u64)req->length + front > recv->capacity)
 		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_LENGTH, HCA_NAK_INVALID_REQUEST,
 					   HCA_EVENT_QP_REQ_ERR);
-	if (hca_sges_resolve(&claim, recv->sges, recv->num_sge))
+	if (hca_sges_resolve_some(&claim, recv->sges, (u64)req->length + front))
 		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 	if (req->len || front) {
 		hca_cursor_init(&to, recv->sges, recv->num_sge);
@@ -211,7 +211,7 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 	}
 	if (!req->last)
 		return HCA_ACK;
-	if (req->op == HCA_OPCODE_SEND_INVAL && !hca_mkey_invalidate(qp, be32_to_cpu(req->imm), true))
+	if (req->op == HCA_OPCODE_SEND_INVAL && !hca_mkey_invalidate(qp, at->pdn, be32_to_cpu(req->imm), true))
 		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_QP_OP, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 	return complete_receive(qp, at, req, receive_opcode(req->op));
 }

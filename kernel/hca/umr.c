@@ -7,6 +7,8 @@
 #include "mkey.h"
 
 #define MAX_PIECE 0x80000000u
+/* An entry that is read from memory costs about what moving so many bytes does. */
+#define ENTRY_BYTES 512u
 
 static u8 access_flags(u8 access, u64 mask, u8 from)
 {
@@ -59,19 +61,19 @@ static bool is_padding(const struct hca_klm *klm)
 	return !klm->byte_count && !klm->key && !klm->addr;
 }
 
-static bool add_entry(const struct hca_indirect *ind, struct hca_layout *l, u64 *total, struct hca_entry e)
+static bool add_entry(const struct hca_indirect *ind, struct hca_layout *l, struct hca_entry e)
 {
 	/* A pattern's header takes room, too. */
 	if (l->num + l->strided >= ind->max_entries || !e.len || e.len > MAX_PIECE)
 		return false;
-	e.start = *total;
-	*total += e.len;
+	e.start = l->total;
+	l->total += e.len;
 	l->entries[l->num++] = e;
 	return true;
 }
 
 static bool read_list(struct source *s, u32 num, struct hca_klm *klm, const struct hca_indirect *ind,
-		      struct hca_layout *l, u64 *total)
+		      struct hca_layout *l)
 {
 	bool end = false;
 
@@ -79,7 +81,7 @@ static bool read_list(struct source *s, u32 num, struct hca_klm *klm, const stru
 	for (;;) {
 		if (is_padding(klm))
 			end = true;
-		else if (end || !add_entry(ind, l, total,
+		else if (end || !add_entry(ind, l,
 					   (struct hca_entry){ .key = be32_to_cpu(klm->key),
 							       .addr = be64_to_cpu(klm->addr),
 							       .len = s->piece ?: be32_to_cpu(klm->byte_count) }))
@@ -100,7 +102,7 @@ static bool fits(const struct hca_layout *l, const struct hca_entry *e)
 }
 
 static bool read_pattern(struct source *s, u32 num, const struct hca_repeat *head, const struct hca_indirect *ind,
-			 struct hca_layout *l, u64 *total)
+			 struct hca_layout *l)
 {
 	u32 entries = be16_to_cpu(head->num_entries);
 	u32 i;
@@ -121,18 +123,18 @@ static bool read_pattern(struct source *s, u32 num, const struct hca_repeat *hea
 			.len = be16_to_cpu(r.byte_count),
 			.stride = be16_to_cpu(r.stride),
 		};
-		if (!fits(l, &e) || !add_entry(ind, l, total, e))
+		if (!fits(l, &e) || !add_entry(ind, l, e))
 			return false;
 	}
-	l->round = *total;
+	l->round = l->total;
 	if (l->round != be32_to_cpu(head->byte_count))
 		return false;
 	/* At most 2^16 - 1 pieces of as many bytes, less than 2^32 times: no overflow. */
-	*total = l->round * l->rounds;
+	l->total = l->round * l->rounds;
 	return true;
 }
 
-static bool read_entries(struct source *s, u32 num, const struct hca_indirect *ind, struct hca_layout *l, u64 *total)
+static bool read_entries(struct source *s, u32 num, const struct hca_indirect *ind, struct hca_layout *l)
 {
 	union {
 		struct hca_klm klm;
@@ -141,21 +143,20 @@ static bool read_entries(struct source *s, u32 num, const struct hca_indirect *i
 
 	l->num = 0;
 	l->strided = false;
-	*total = 0;
+	l->total = 0;
 	if (!next_entry(s, &first))
 		return false;
 	if (!s->piece && first.repeat.op == cpu_to_be32(HCA_REPEAT_OP))
-		return read_pattern(s, num, &first.repeat, ind, l, total);
-	return read_list(s, num, &first.klm, ind, l, total);
+		return read_pattern(s, num, &first.repeat, ind, l);
+	return read_list(s, num, &first.klm, ind, l);
 }
 
 static enum hca_cqe_syndrome set_entries(struct hca_qp *qp, const struct hca_wqe *wqe, const struct hca_wqe_umr *umr,
-					 const struct hca_indirect *ind, struct hca_layout *l)
+					 const struct hca_indirect *ind, struct hca_layout *l, u32 *room)
 {
 	const u8 *behind = (const u8 *)umr + sizeof(*umr) + sizeof(struct hca_wqe_mkey);
 	u32 num = be16_to_cpu(umr->klm_octowords);
 	struct source s = {};
-	u64 total;
 
 	if (umr->flags & HCA_UMR_INLINE) {
 		s.raw = behind;
@@ -172,26 +173,26 @@ static enum hca_cqe_syndrome set_entries(struct hca_qp *qp, const struct hca_wqe
 			.key = be32_to_cpu(d->lkey),
 			.len = num * HCA_WQE_DS,
 		};
-		if (hca_sges_resolve(&claim, &s.sge, 1))
+		/* Of memory that is itself a list or a pattern, each entry could be many pieces. */
+		if (hca_sges_resolve(&claim, &s.sge, 1) || s.sge.mkey->indirect)
 			return HCA_SYND_LOCAL_PROT;
 		hca_cursor_init(&s.from, &s.sge, 1);
+		*room -= min(num * ENTRY_BYTES, *room);
 	}
 	if (!num)
 		return HCA_SYND_OK;
-	if (!read_entries(&s, num, ind, l, &total))
-		return HCA_SYND_MW_BIND;
-	/* Behind the last entry there is nothing, whatever the request says. */
-	l->length = min(l->length, total);
-	return HCA_SYND_OK;
+	l->entries = hca_layout_free_entries(ind);
+	return read_entries(&s, num, ind, l) ? HCA_SYND_OK : HCA_SYND_MW_BIND;
 }
 
 static enum hca_cqe_syndrome change(struct hca_qp *qp, const struct hca_wqe *wqe, const struct hca_indirect *ind,
-				    struct hca_layout *l)
+				    struct hca_layout *l, u32 *room)
 {
 	const struct hca_wqe_umr *umr = (const void *)(wqe->raw + sizeof(struct hca_wqe_ctrl));
 	const struct hca_wqe_mkey *mk = (const void *)(umr + 1);
 	u64 mask = be64_to_cpu(umr->mkey_mask);
 	u32 qpn_mkey = be32_to_cpu(mk->qpn_mkey);
+	enum hca_cqe_syndrome synd;
 
 	if (l->variant != (be32_to_cpu(wqe->imm) & 0xff))
 		return HCA_SYND_MW_BIND;
@@ -212,10 +213,13 @@ static enum hca_cqe_syndrome change(struct hca_qp *qp, const struct hca_wqe *wqe
 	l->access = access_flags(l->access, mask, mk->access_flags);
 	if (l->free)
 		return HCA_SYND_OK;
-	return set_entries(qp, wqe, umr, ind, l);
+	synd = set_entries(qp, wqe, umr, ind, l, room);
+	/* Behind the last entry there is nothing, whatever the request says. */
+	l->length = min(l->length, l->total);
+	return synd;
 }
 
-enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe)
+enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe, u32 *room)
 {
 	struct hca_mkey *m = hca_mkey_find(qp->dev, be32_to_cpu(wqe->imm), qp->pdn);
 	enum hca_cqe_syndrome synd;
@@ -227,7 +231,7 @@ enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe)
 	ind = m->indirect;
 	spin_lock(&ind->lock);
 	l = hca_layout_begin(ind);
-	synd = change(qp, wqe, ind, l);
+	synd = change(qp, wqe, ind, l, room);
 	if (synd == HCA_SYND_OK)
 		hca_layout_publish(ind);
 	spin_unlock(&ind->lock);
@@ -238,10 +242,10 @@ int hca_indirect_init(struct hca_indirect *ind, const struct hca_indirect_config
 {
 	struct hca_layout *l = &ind->layouts[0];
 	struct source s = { .raw = cfg->entries, .piece = cfg->piece };
-	u64 total;
 
 	spin_lock_init(&ind->lock);
 	ind->max_entries = cfg->max_entries;
+	ind->room = cfg->room;
 	*l = (struct hca_layout){
 		.variant = cfg->variant,
 		.access = cfg->access,
@@ -254,8 +258,8 @@ int hca_indirect_init(struct hca_indirect *ind, const struct hca_indirect_config
 	ind->layouts[1] = (struct hca_layout){ .entries = cfg->room + cfg->max_entries };
 	if (!cfg->num_entries)
 		return 0;
-	if (!read_entries(&s, cfg->num_entries, ind, l, &total))
+	if (!read_entries(&s, cfg->num_entries, ind, l))
 		return -EINVAL;
-	l->length = min(l->length, total);
+	l->length = min(l->length, l->total);
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -341,6 +342,59 @@ KTEST(notify, "destroying a counter drops what is armed, and the eventfd may be 
 		EXPECT_EQ(tally_notify_comp_cntr(k.k, 1000, nullptr, closed.fd), 0);
 	}
 	EXPECT_EQ(kept.value(), 0u);
+}
+
+KTEST(notify, "to arm the same again changes nothing, so a loop that times out and arms again goes on for ever")
+{
+	Context c;
+	Counter k(c);
+	Event e;
+	const uint64_t seen = 0;
+	for (int i = 0; i < 1000; i++) {
+		ASSERT_EQ(tally_notify_comp_cntr(k.k, 1, nullptr, e.fd), 0);
+		ASSERT_EQ(tally_notify_comp_cntr(k.k, 1, &seen, e.fd), 0);
+	}
+	k.inc();
+	EXPECT_EQ(e.value(), 2u) << "once without and once with an error count";
+}
+
+KTEST(notify, "many eventfds and many threads that wait for one counter all hear of it, and no more eventfds than 256 fit")
+{
+	Context c;
+	Counter k(c);
+	std::vector<Event> events(256);
+	Event more;
+	for (size_t i = 0; i < events.size(); i++)
+		ASSERT_EQ(tally_notify_comp_cntr(k.k, i < 200 ? 1 : 2, nullptr, events[i].fd), 0);
+	EXPECT_EQ(tally_notify_comp_cntr(k.k, 1, nullptr, more.fd), ENOSPC);
+	std::vector<std::thread> waiters;
+	std::atomic<int> woken{0};
+	for (uint64_t target = 1; target <= 2; target++)
+		for (int i = 0; i < 20; i++)
+			waiters.emplace_back([&, target] {
+				if (!tally_wait_comp_cntr(k.k, target, 0, 20'000'000'000))
+					woken++;
+			});
+	usleep(50000);
+	EXPECT_EQ(woken.load(), 0);
+	k.inc();
+	// They are told by a worker; the last one of them last.
+	auto all = [&](size_t from, size_t to) {
+		for (size_t i = from; i < to; i++) {
+			pollfd p{events[i].fd, POLLIN, 0};
+			if (poll(&p, 1, 20000) != 1 || events[i].value() != 1)
+				return false;
+		}
+		return true;
+	};
+	EXPECT_TRUE(all(0, 200));
+	for (size_t i = 200; i < events.size(); i++)
+		EXPECT_EQ(events[i].value(), 0u);
+	k.inc();
+	EXPECT_TRUE(all(200, events.size()));
+	for (auto &w : waiters)
+		w.join();
+	EXPECT_EQ(woken.load(), 40);
 }
 
 KTEST(notify, "what is no eventfd is refused")

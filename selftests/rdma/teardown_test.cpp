@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <memory>
 #include <sstream>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <tally/comp_cntr.h>
 #include <unistd.h>
@@ -311,6 +312,33 @@ KTEST(teardown, "a link is deleted under a waiter, whose wait ends with ENODEV")
 	ASSERT_EQ(waitpid(pid, &status, 0), pid);
 	EXPECT_TRUE(WIFEXITED(status));
 	EXPECT_EQ(WEXITSTATUS(status), 42) << strerror(WEXITSTATUS(status));
+}
+
+KTEST(teardown, "a link is deleted under a loop that waits for the eventfd of a counter, which fires")
+{
+	Link link;
+	const pid_t pid = start(
+	    [](int ready, const std::string &dev) {
+		    Context c(dev);
+		    ibv_comp_cntr *k = create(c);
+		    const int fd = eventfd(0, 0);
+		    uint64_t times = 0;
+		    if (tally_notify_comp_cntr(k, 1, nullptr, fd))
+			    _exit(1);
+		    (void)!write(ready, "x", 1);
+		    alarm(20);
+		    if (read(fd, &times, sizeof(times)) != sizeof(times) || times != 1)
+			    _exit(2);
+		    const int err = tally_notify_comp_cntr(k, 1, nullptr, fd);
+		    _exit(err == ENODEV || err == EIO ? 42 : 3);
+	    },
+	    link.name);
+	usleep(100000);
+	EXPECT_TRUE(link.remove());
+	int status;
+	ASSERT_EQ(waitpid(pid, &status, 0), pid);
+	ASSERT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(WEXITSTATUS(status), 42);
 }
 
 KTEST(teardown, "a link is deleted under a process with objects of every kind of mlx5's")

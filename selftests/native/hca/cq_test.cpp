@@ -466,6 +466,37 @@ TEST(CqEvent, ASolicitedArmCanBeWidened)
 	EXPECT_EQ(events_of(p, p.ca), 1u);
 }
 
+TEST(CqEvent, AnArmForAnyCompletionIsNotNarrowed)
+{
+	Pair p;
+	p.ca.arm(false);
+	p.ca.arm(true);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+	/* the next one is as it says */
+	p.ca.take_event();
+	p.ca.poll_all();
+	p.ca.arm(true);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), 1u);
+}
+
+TEST(CqEvent, ARecordThatNobodyHasWrittenToDoesNotUseUpTheFirstArm)
+{
+	/* Whoever watches doorbells cannot tell whose CQ has been armed, and looks at all. */
+	Pair p;
+	nops(p, 1);
+	for (int i = 0; i < 3; i++)
+		hca_cq_arm(p.ca.hca());
+	const size_t before = events_of(p, p.ca);
+	EXPECT_LE(before, 1u);
+	p.ca.poll_all();
+	p.ca.arm();
+	EXPECT_EQ(events_of(p, p.ca), before);
+	nops(p, 1);
+	EXPECT_EQ(events_of(p, p.ca), before + 1);
+}
+
 TEST(CqEvent, AnyArmRecordIsHarmless)
 {
 	Pair p;

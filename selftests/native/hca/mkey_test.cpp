@@ -233,7 +233,11 @@ TEST(Mkey, EntriesMayStandInMemory)
 	p.mb.expect(0, joined(p.ma, p.ka, l));
 	p.post(Wqe::write(p.kb.addr(0), p.kb.key()).sge(p.la.sge(0, sum(l))));
 	EXPECT_TRUE(one(p.ca).ok());
-	/* whose own key does not allow it */
+	/* whose own key does not allow it, or is itself of several pieces */
+	Layouts r;
+	IndirectKey &of_entries = r.w.add_indirect(r.da);
+	r.registered(r.a, r.ca, Wqe::umr_list(of_entries.key(), SgeList{r.ka.sge(0, 64)}));
+	expect_refused(r, Wqe::umr_by_pointer(r.la.key(), of_entries.sge(0, 64), 64), HCA_SYND_LOCAL_PROT);
 	Layouts q;
 	expect_refused(q, Wqe::umr_by_pointer(q.la.key(), {q.ka.addr(0), 64, q.ka.key() ^ 1}, 64), HCA_SYND_LOCAL_PROT);
 }
@@ -395,9 +399,55 @@ TEST(Mkey, BehindItsEndThereIsNothing)
 			p.list_b({p.kb.sge(0, 60), p.kb.sge(1000, 40)});
 		expect_refused(p, Wqe::write(1, p.lb.key()).sge(p.ka.sge(0, 100)), HCA_SYND_REMOTE_ACCESS);
 	}
-	Layouts p; /* whatever length the request claims */
-	p.list_b({p.kb.sge(0, 60)}, {.length = 1 << 30});
-	expect_refused(p, Wqe::write(0, p.lb.key()).sge(p.ka.sge(0, 61)), HCA_SYND_REMOTE_ACCESS);
+	/* whatever length the request claims, with the entries or later */
+	for (bool pattern : {false, true}) {
+		for (bool later : {false, true}) {
+			Layouts p;
+			const UmrOptions claimed{.length = 1 << 30};
+			if (pattern)
+				p.registered(p.b, p.cb, Wqe::umr_pattern(p.lb.current_key(), 6, Blocks{{p.kb.addr(0), 10, 6, p.kb.key()}},
+									 later ? UmrOptions{} : claimed));
+			else
+				p.list_b({p.kb.sge(0, 60)}, later ? UmrOptions{} : claimed);
+			if (later)
+				p.registered(p.b, p.cb, Wqe::umr(p.lb.current_key(), {.mask = HCA_UMR_LEN}, 1 << 30, 0));
+			expect_refused(p, Wqe::write(0, p.lb.key()).sge(p.ka.sge(0, 61)), HCA_SYND_REMOTE_ACCESS);
+		}
+	}
+}
+
+TEST(Mkey, EntriesInMemoryAreWorkForEachOfThem)
+{
+	Pair p({.memory = memory_size});
+	IndirectKey &k = p.w.add_indirect(p.da, {.max_entries = 1024});
+	for (u32 i = 0; i < 1024; i++) {
+		const hca_klm klm = Wqe::klm(p.ka.sge(100000, 64));
+		p.ma.write(i * sizeof(klm), std::span(reinterpret_cast<const u8 *>(&klm), sizeof(klm)));
+	}
+	for (int i = 0; i < 4; i++)
+		p.a.stage(Wqe::umr_by_pointer(k.key(), p.ka.sge(0, 1024 * 16), 65536));
+	p.a.set_sq_record(p.a.producer_index());
+	for (u32 turn = 1; turn < 4; turn++) {
+		EXPECT_EQ(p.a.run(64, HCA_SLICE), HCA_RUN_MORE);
+		EXPECT_EQ(p.ca.poll_all().size(), 1u);
+	}
+}
+
+TEST(Mkey, EntriesStayWhenSomethingElseChanges)
+{
+	/* Entries in either half of the key's room, and changes of what is not an entry, by turns. */
+	Layouts p;
+	for (u32 i = 0; i < 5; i++) {
+		const SgeList l{p.kb.sge(i * 1000, 50), p.kb.sge(i * 2000 + 500, 30)};
+		p.list_b(l);
+		for (u32 changes = 0; changes < 3; changes++) {
+			p.registered(p.b, p.cb,
+				     Wqe::umr(p.lb.current_key(), {.mask = HCA_UMR_START_ADDR, .start = changes * 4096}, 0, 0));
+			expect_scattered(p.mb, p.kb, l, p.ma.read(changes, 80));
+			p.post(Wqe::write(changes * 4096, p.lb.current_key()).sge(p.ka.sge(changes, 80)));
+			EXPECT_TRUE(one(p.ca).ok());
+		}
+	}
 }
 
 TEST(Mkey, WhatIsWrongWithARegistrationLeavesTheKeyAsItWas)

@@ -218,6 +218,44 @@ TEST(State, AQpWithoutASendQueueIgnoresItsDoorbellRecord)
 	EXPECT_FALSE(hca_qp_pending(p.a.hca()));
 }
 
+TEST(State, WhatWasPostedBeforeAnErrorIsNotExecutedAfterIt)
+{
+	/* Of a queue that is not connected reliably, put back to work before its rest has been flushed. */
+	for (u8 type : {HCA_QP_UC, HCA_QP_UD}) {
+		Pair p({.connect = false, .qp = {.type = type}});
+		if (type == HCA_QP_UC) {
+			p.b.connect(p.a);
+			p.a.connect(p.b);
+		} else {
+			p.a.start();
+			p.b.start();
+		}
+		auto request = [&](u32 key) {
+			return type == HCA_QP_UC ?
+				       Wqe::write(p.kb.addr(), p.kb.key()).sge({p.ka.addr(), 8, key}) :
+				       Wqe::send().to(p.db.number(), p.b.qpn(), u64{ConnectOptions{}.qkey} << 32)
+					       .sge({p.ka.addr(), 8, key});
+		};
+		p.b.post_recv(p.kb.sge(0, 100));
+		p.a.stage(request(0x77));
+		p.a.stage(request(p.ka.key()));
+		p.a.set_sq_record(p.a.producer_index());
+		p.a.run(1, HCA_SLICE);
+		ASSERT_EQ(p.a.state(), HCA_QPS_SQE);
+		p.a.to(HCA_QPS_RTS);
+		p.w.settle();
+		auto wcs = p.ca.poll_all();
+		ASSERT_EQ(wcs.size(), 2u);
+		EXPECT_EQ(wcs[0].syndrome, HCA_SYND_LOCAL_PROT);
+		EXPECT_EQ(wcs[1].syndrome, HCA_SYND_WR_FLUSH);
+		/* and what is posted now, is */
+		p.a.post(request(p.ka.key()));
+		p.w.settle();
+		EXPECT_TRUE(one(p.ca).ok());
+		p.mb.accept(0, 100);
+	}
+}
+
 TEST(State, PendingSaysWhetherTheDoorbellRecordMoved)
 {
 	Pair p;

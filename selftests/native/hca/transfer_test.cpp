@@ -451,11 +451,99 @@ TEST(Transfer, ANullKeyTakesWhatIsWrittenAndGivesZeroes)
 		EXPECT_TRUE(std::equal(kept.begin(), kept.end(), p.mb.read(8, 200).begin()));
 		p.mb.accept(0, 8192);
 	}
+	/* an atomic does not read what somebody's write has left there */
+	{
+		Pair q;
+		NullKey nq(q.db);
+		q.b.post_recv(nq.sge(0, 8));
+		q.post(Wqe::send().sge(q.ka.sge(0, 8)));
+		EXPECT_TRUE(one(q.ca).ok());
+		IndirectKey &list = q.w.add_indirect(q.db);
+		q.cb.poll_all();
+		q.b.post(Wqe::umr_list(list.key(), std::vector{nq.sge(0, 4096)}));
+		q.w.settle();
+		EXPECT_TRUE(one(q.cb).ok());
+		q.post(Wqe::fetch_add(0, list.current_key(), 0).sge(q.ka.sge(0, 8)));
+		EXPECT_EQ(one(q.ca).syndrome, HCA_SYND_REMOTE_INVAL_REQ);
+	}
 	/* a read into it, and what it is not for; the five writes took two slots each */
 	p.post(Wqe::read(p.kb.addr(), p.kb.key()).sge(na.sge(0, 5000)));
 	EXPECT_TRUE(one(p.ca).ok());
 	p.post(Wqe::write(0, nb.hca.key).sge(p.ka.sge(0, 8)));
 	expect_failed(one(p.ca), HCA_CQE_REQ_ERR, HCA_SYND_REMOTE_ACCESS, 16);
+}
+
+TEST(Transfer, WhereABudgetEndsNoWordIsTorn)
+{
+	/* What the first request leaves of a slice: a few bytes for the next one, or a part of its last word. */
+	for (bool copy : {false, true}) {
+		for (u32 first : {HCA_SLICE - 13, HCA_SLICE - 8, HCA_SLICE - 3, HCA_SLICE - 1}) {
+			for (u32 second : {1u, 4u, 8u, 16u, 4096u, 65536u, 65539u, 65541u}) {
+				Pair p({.two_devices = false, .connect = false, .memory = 2 * 65536 + 128});
+				p.b.connect(p.a);
+				p.a.to_init();
+				ASSERT_EQ(hca_qp_enable_mmo(p.a.hca()), 0);
+				p.a.to_rtr(p.b);
+				p.a.to_rts();
+				p.w.settle();
+				p.ma.write(0, std::vector<u8>(p.ma.size(), 0));
+				p.mb.write(0, std::vector<u8>(p.mb.size(), 0xff));
+				auto request = [&](u32 at, u32 len) {
+					return copy ? Wqe::memcpy(p.ka.sge(at, len), p.kb.sge(at, len)) :
+						      Wqe::write(p.kb.addr(at), p.kb.key()).sge(p.ka.sge(at, len));
+				};
+				p.a.stage(request(0, first));
+				p.a.stage(request(65536, second));
+				p.a.set_sq_record(p.a.producer_index());
+				u32 turns = 0;
+				bool more = true;
+				while (more && turns++ < 10) {
+					more = p.a.run(16, HCA_SLICE) == HCA_RUN_MORE;
+					const u32 last = second % 8 ?: 8, at = 65536 + second - last;
+					const u8 begin = p.mb.read(65536, 1)[0];
+					const auto word = p.mb.read(65536, 8), end = p.mb.read(at, last);
+					if (second >= 8) {
+						EXPECT_EQ(word, std::vector<u8>(8, begin)) << first << " " << second;
+					}
+					EXPECT_EQ(end, std::vector<u8>(last, end[0])) << first << " " << second;
+				}
+				EXPECT_EQ(p.ca.poll_all().size(), 2u);
+				p.ma.accept(0, p.ma.size());
+				p.mb.accept(0, p.mb.size());
+				EXPECT_EQ(p.mb.read(65536, second), std::vector<u8>(second, 0));
+			}
+		}
+	}
+}
+
+TEST(Transfer, OnlyThePiecesOfAReceiveThatTheMessageNeedsAreLookedAt)
+{
+	for (bool indirect : {false, true}) {
+		Pair p;
+		IndirectKey &list = p.w.add_indirect(p.db);
+		p.b.post(Wqe::umr_list(list.key(), std::vector{p.kb.sge(0, 100)}));
+		p.w.settle();
+		one(p.cb);
+		const Sge good = indirect ? list.sge(0, 64) : p.kb.sge(0, 64), dead = {0, 64, 0x77};
+		/* all of it in the first piece; none of it anywhere; more than there is memory, but not for this one */
+		for (u32 len : {8u, 64u, 0u}) {
+			p.b.post_recv(std::vector{len ? good : dead, dead});
+			p.mb.expect(0, p.ma.read(0, len));
+			p.post(Wqe::send().sge(p.ka.sge(0, len)));
+			EXPECT_TRUE(one(p.ca).ok());
+			EXPECT_EQ(one(p.cb).byte_cnt, len);
+		}
+		p.b.post_recv(std::vector{Sge{good.addr, 1u << 20, good.key}});
+		p.mb.expect(0, p.ma.read(5, 70));
+		p.post(Wqe::send().sge(p.ka.sge(5, 70)));
+		EXPECT_TRUE(one(p.ca).ok());
+		EXPECT_TRUE(one(p.cb).ok());
+		/* One byte more than the first has wants the second. */
+		p.b.post_recv(std::vector{good, dead});
+		p.post(Wqe::send().sge(p.ka.sge(0, 65)));
+		EXPECT_EQ(one(p.ca).syndrome, HCA_SYND_REMOTE_OP);
+		EXPECT_EQ(one(p.cb).syndrome, HCA_SYND_LOCAL_PROT);
+	}
 }
 
 TEST(Transfer, TheBytesOfOneMessageMayComeFromSeveralKeys)

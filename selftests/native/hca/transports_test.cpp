@@ -76,7 +76,8 @@ struct Xrc : Pair {
 
 	Xrc()
 	    : Pair(options()), arrivals(w.add_cq(db)), first(w.add_srq(db)), second(w.add_srq(db, 64, 6, 7)),
-	      target(w.add_qp(db, {.send_cq = &cb, .sq_slots = 0, .rq_entries = 0, .type = HCA_QP_XRC_TGT, .xrcdn = 3}))
+	      target(w.add_qp(db, {.send_cq = &cb, .sq_slots = 0, .rq_entries = 0, .pdn = 0, .type = HCA_QP_XRC_TGT,
+				   .xrcdn = 3}))
 	{
 		first.make_xrc(100, 3, arrivals, 0xf1);
 		second.make_xrc(101, 3, arrivals, 0xf2);
@@ -332,6 +333,19 @@ TEST(Xrc, MemoryIsInTheDomainOfTheSrq)
 	EXPECT_TRUE(one(p.ca).ok());
 	p.post(Wqe(HCA_OPCODE_RDMA_WRITE).to_srq(100).remote(k.addr(0), k.key()).sge(p.ka.sge(0, 100)));
 	EXPECT_EQ(one(p.ca).syndrome, HCA_SYND_REMOTE_ACCESS);
+}
+
+TEST(Xrc, ASendMayInvalidateAKeyOfTheDomainOfTheSrqAndNoOther)
+{
+	for (auto [srqn, works] : {std::pair{101u, true}, {100u, false}}) {
+		Xrc p;
+		Key &k = p.w.add_key(p.db, p.mb, {.pdn = 7, .invalidate_ok = true});
+		(works ? p.second : p.first).post(std::span<const Sge>{});
+		p.post(Wqe::send_inval(k.key()).to_srq(srqn));
+		EXPECT_EQ(one(p.ca).ok(), works);
+		EXPECT_EQ(one(p.arrivals).syndrome, works ? HCA_SYND_OK : HCA_SYND_LOCAL_QP_OP);
+		EXPECT_EQ(k.is_free(), works);
+	}
 }
 
 TEST(Xrc, NoSuchSrqIsARemoteError)
