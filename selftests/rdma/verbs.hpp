@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <infiniband/verbs.h>
 #include <memory>
@@ -55,6 +56,16 @@ class Context {
 		gid_index_ = find_gid();
 	}
 	ibv_context *get() const { return ctx_.get(); }
+	// What the device's folder in sysfs says.
+	std::string attribute(const char *file) const
+	{
+		std::ifstream f(std::string(ctx_->device->ibdev_path) + "/" + file);
+		std::string line;
+		std::getline(f, line);
+		return line;
+	}
+	// Ours, which can do all that is tested here.
+	bool is_tally() const { return attribute("node_desc").starts_with("tally "); }
 	const ibv_port_attr &port() const { return port_; }
 	int gid_index() const { return gid_index_; }
 	ibv_gid gid() const
