@@ -138,8 +138,9 @@ KTEST(qp_ex, "so are layouts of mkeys")
 	a.create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT;
 	a.max_entries = 16;
 	std::unique_ptr<mlx5dv_mkey, Deleter<mlx5dv_destroy_mkey>> mkey(mlx5dv_create_mkey(&a));
-	if (!mkey)
+	if (!mkey && !c.is_tally())
 		GTEST_SKIP() << "the device makes no mkeys (mlx5dv_create_mkey): " << std::strerror(errno);
+	ASSERT_TRUE(mkey) << std::strerror(errno);
 	ibv_sge list[] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}, {10, 11, 12}, {13, 14, 15}};
 	mlx5dv_mr_interleaved strides[] = {{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10, 11, 12}, {13, 14, 15, 16}};
 
