@@ -3,14 +3,16 @@
 #include "ktap.hpp"
 #include "verbs.hpp"
 
+#include <atomic>
 #include <rdma/tally-abi.h>
 #include <tally/verbs.h>
+#include <thread>
 
 using namespace rdma;
 
 namespace {
 
-constexpr size_t payload = 1000;
+constexpr size_t payload = 1000, payload_words = payload / sizeof(uint64_t);
 constexpr uint32_t bad_key = 0xdeadbe00;
 
 struct CounterDeleter {
@@ -288,6 +290,54 @@ KTEST(count, "counters with disjoint masks on one QP count only their own classe
 		    .remote(p.b.mem->addr(), p.b.mem->rkey())
 		    .post(p.a.qp.get());
 	EXPECT_TRUE(eventually([&] { return value(writes) == 3 && value(reads) == 2; }));
+}
+
+// One thread posts; another one, as soon as it sees the count, looks for the CQE once, and at the payload.
+void expect_seen_by_reader(const char *name)
+{
+	const Class &k = *std::find_if(std::begin(classes), std::end(classes),
+				       [&](const Class &x) { return std::string(name) == x.name; });
+	constexpr uint64_t rounds = 3000;
+	Counted t(k, IBV_COMP_CNTR_TYPE_WRS);
+	ibv_cq *cq = k.receive ? t.pair.b.rcq.get() : t.pair.a.scq.get();
+	auto *from = reinterpret_cast<uint64_t *>(t.pair.a.mem->data());
+	auto *to = reinterpret_cast<volatile uint64_t *>(t.pair.b.mem->data());
+	std::atomic<uint64_t> seen{0};
+
+	std::jthread reader([&](std::stop_token stop) {
+		for (uint64_t round = 1; round <= rounds; seen = round++) {
+			while (value(t.counter) < round)
+				if (stop.stop_requested())
+					return;
+			ibv_wc wc{};
+			const int n = ibv_poll_cq(cq, 1, &wc);
+			const uint64_t payload = to[payload_words - 1];
+			EXPECT_EQ(n, 1) << "no CQE in round " << round;
+			EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+			EXPECT_EQ(payload, round);
+			if (n != 1 || payload != round)
+				return;
+		}
+	});
+	for (uint64_t round = 1; round <= rounds; round++) {
+		from[payload_words - 1] = round;
+		if (takes_receive(k.op))
+			post_recv(t.pair.b.qp.get(), {t.pair.b.mem->sge(0, payload)});
+		post(t.pair, k, true, t.pair.a.mem->lkey(), t.pair.b.mem->rkey());
+		if (k.receive) // whose room in the queue is needed
+			expect_wc(t.pair.a.scq.get());
+		ASSERT_TRUE(eventually([&] { return seen == round; }, 5s)) << round;
+	}
+}
+
+KTEST(count, "a reader who sees the count of receives in another thread sees the payload and the CQE at its first look")
+{
+	expect_seen_by_reader("receive by SEND");
+}
+
+KTEST(count, "so does a reader of the count of RDMA WRITEs, at the requester")
+{
+	expect_seen_by_reader("RDMA WRITE");
 }
 
 KTEST(count, "a reader who sees the count sees the payload of every counted operation, and their CQEs")
