@@ -3,8 +3,10 @@
 #include "ktap.hpp"
 #include "verbs.hpp"
 
+#include <atomic>
 #include <rdma/tally-abi.h>
 #include <tally/verbs.h>
+#include <thread>
 
 using namespace rdma;
 
@@ -279,7 +281,7 @@ KTEST(rules, "set and inc change the value they name and not the other")
 	EXPECT_EQ(ibv_destroy_comp_cntr(k), 0);
 }
 
-KTEST(rules, "inc and the device count at the same time and lose nothing")
+KTEST(rules, "inc in one thread and the device, in a stream of another's, count at the same time and lose nothing")
 {
 	Context c;
 	ibv_comp_cntr *k = create(c);
@@ -287,17 +289,30 @@ KTEST(rules, "inc and the device count at the same time and lose nothing")
 		Pair p(c, {}, false);
 		must(attach(p.a.qp.get(), k, write_op), "attach");
 		p.connect();
+		std::atomic<uint64_t> added{0};
+		std::atomic<int> err{0};
+		std::jthread adder([&](std::stop_token stop) {
+			for (; !stop.stop_requested() && !err; added += !err)
+				err = ibv_inc_comp_cntr(k, 1);
+		});
+		// An adder that starts late finds a stream all the same.
+		uint64_t written = 0;
 		ibv_sge sge = p.a.mem->sge(0, 8);
-		for (int round = 0; round < 50; round++) {
-			for (int i = 0; i < 10; i++)
-				Wr(IBV_WR_RDMA_WRITE, {&sge, 1}, 0, i == 9 ? IBV_SEND_SIGNALED : 0)
+		eventually([&] {
+			for (int i = 0; i < 50; i++)
+				Wr(IBV_WR_RDMA_WRITE, {&sge, 1}, 0, i == 49 ? IBV_SEND_SIGNALED : 0)
 				    .remote(p.b.mem->addr(), p.b.mem->rkey())
 				    .post(p.a.qp.get());
-			for (int i = 0; i < 10; i++)
-				must(ibv_inc_comp_cntr(k, 1), "inc");
-			ASSERT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
-		}
-		EXPECT_TRUE(eventually([&] { return value(k) == 1000; })) << value(k);
+			EXPECT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
+			written += 50;
+			return err || (written >= 10000 && added >= 2000);
+		});
+		adder.request_stop();
+		adder.join();
+		EXPECT_EQ(err, 0);
+		EXPECT_GE(added, 2000u);
+		EXPECT_TRUE(eventually([&] { return value(k) == written + added; }, 1s))
+		    << value(k) << " of " << written << " + " << added;
 	}
 	EXPECT_EQ(ibv_destroy_comp_cntr(k), 0);
 }
@@ -323,11 +338,15 @@ KTEST(rules, "the increment that passes max_value wraps through zero, by hand an
 KTEST(rules, "counters of two contexts do not mix: a foreign counter cannot be attached")
 {
 	Context c, d;
-	ibv_comp_cntr *k = create(c);
+	// Whatever the number of its handle names in the other context.
+	ibv_comp_cntr *k = create(c), *same = create(d);
 	Pair p(d, {}, false);
-	// The handle is looked up in the other context, where it names nothing.
-	EXPECT_NE(attach(p.a.qp.get(), k, write_op), 0);
+	EXPECT_EQ(k->handle, same->handle);
+	EXPECT_EQ(attach(p.a.qp.get(), k, write_op), EINVAL);
+	EXPECT_EQ(attach(p.a.qp.get(), same, write_op), 0);
+	p.a.qp.reset();
 	EXPECT_EQ(ibv_destroy_comp_cntr(k), 0);
+	EXPECT_EQ(ibv_destroy_comp_cntr(same), 0);
 }
 
 } // namespace
