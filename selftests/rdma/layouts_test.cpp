@@ -56,6 +56,14 @@ class Picture {
 	Bytes bytes_;
 };
 
+uint32_t max_inline(ibv_qp *qp)
+{
+	ibv_qp_attr a{};
+	ibv_qp_init_attr i{};
+	must(ibv_query_qp(qp, &a, IBV_QP_CAP, &i), "query_qp");
+	return i.cap.max_inline_data;
+}
+
 // Two connected ends, each with a key to lay out: la over a's memory, lb over b's.
 struct Layouts : Pair {
 	Mkey la, lb;
@@ -267,6 +275,13 @@ KTEST(layouts, "a QP made for more inline data takes more entries, and one that 
 
 	EXPECT_EQ(post_list(p.a.qp.get(), pk, l), ENOMEM);
 	EXPECT_EQ(post_pattern(p.a.qp.get(), pk, 2, Blocks(30, {p.a.mem->addr(), 8, 8, p.a.mem->lkey()})), ENOMEM);
+	// At the border: as many as its inline data with the header of that, of which a pattern's own header takes one.
+	const size_t most = (max_inline(p.a.qp.get()) + sizeof(mlx5_wqe_inl_data_seg)) / sizeof(mlx5_wqe_data_seg);
+	ASSERT_GE(most, 4u);
+	EXPECT_EQ(post_list(p.a.qp.get(), pk, Pieces(most + 1, p.a.mem->sge(0, 8))), ENOMEM);
+	register_list(p.a, pk, Pieces(most, p.a.mem->sge(0, 8)));
+	EXPECT_EQ(post_pattern(p.a.qp.get(), pk, 2, Blocks(most, {p.a.mem->addr(), 8, 8, p.a.mem->lkey()})), ENOMEM);
+	register_pattern(p.a, pk, 2, Blocks(most - 1, {p.a.mem->addr(), 8, 8, p.a.mem->lkey()}));
 
 	Pieces many;
 	for (size_t i = 0; i < 30; i++)
