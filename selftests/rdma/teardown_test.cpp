@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <sys/eventfd.h>
@@ -32,20 +33,15 @@ std::string output(const std::string &cmd)
 
 int run(const std::string &cmd) { return std::system((cmd + " >/dev/null 2>&1").c_str()); }
 
-// Objects of a kind that user space has on the device, as rdma(8) tells.
-long resources(const std::string &dev, const std::string &kind)
-{
-	std::istringstream words(output("rdma resource show " + dev));
-	for (std::string w; words >> w;)
-		if (w == kind && words >> w)
-			return std::stol(w);
-	return -1;
-}
-
+// No objects of user space's on the device: rdma(8) says so of each kind, "N: dev: pd 0 cq 0 ...".
 bool nothing_left(const std::string &dev)
 {
+	std::istringstream words(output("rdma resource show " + dev));
+	std::map<std::string, std::string> number;
+	for (std::string kind, word; words >> word; kind = word)
+		number[kind] = word;
 	for (const char *kind : {"pd", "cq", "qp", "mr", "ctx", "srq"})
-		if (resources(dev, kind) != 0) // nor -1: rdma(8) must tell
+		if (number[kind] != "0")
 			return false;
 	return true;
 }
