@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The tally command.
 #include "copy/copy_command.hpp"
+#include "copy/size.hpp"
 #include "devices.hpp"
 #include "failure.hpp"
 #include "nldev.hpp"
@@ -46,6 +47,16 @@ void add_link(CLI::App &app)
 	del->callback([args] { tally::cli::nldev().delete_link(args->name); });
 }
 
+void takes_bytes(CLI::Option *option)
+{
+	option->type_name("BYTES")->transform([option](const std::string &text) {
+		if (const auto bytes = tally::cli::parse_size(text))
+			return std::to_string(*bytes);
+		throw failure(exit_status::usage, fmt::format("{} {}: not a number of bytes, such as 65536, 64K or 1G",
+							      option->get_name(), text));
+	});
+}
+
 void add_copy(CLI::App &app)
 {
 	struct arguments {
@@ -70,16 +81,13 @@ void add_copy(CLI::App &app)
 				->type_name("HOST[:PORT]");
 	listen->excludes(connect);
 	auto *size = copy->add_option("--size", args->options.size,
-				      "Copy only so many bytes, which have to be there (64M, 1G, ...)")
-			     ->transform(CLI::AsSizeValue(false));
+				      "Copy only so many bytes, which have to be there (64M, 1G, ...)");
+	takes_bytes(size);
 	listen->excludes(size);
 	copy->add_option("--device", args->options.device, "RDMA device to use (default: the first with counters)");
-	copy->add_option("--chunk", args->options.ring.chunk, "Most bytes in one RDMA WRITE")
-		->transform(CLI::AsSizeValue(false))
-		->default_str("256K");
-	copy->add_option("--ring", args->ring, "Bytes of the receiver's ring")
-		->transform(CLI::AsSizeValue(false))
-		->default_str("4M");
+	takes_bytes(copy->add_option("--chunk", args->options.ring.chunk, "Most bytes in one RDMA WRITE")
+			    ->default_str("256K"));
+	takes_bytes(copy->add_option("--ring", args->ring, "Bytes of the receiver's ring")->default_str("4M"));
 	auto *unhashed = copy->add_flag_callback(
 		"--no-hash", [args] { args->options.hashed = false; },
 		"Compare only the number of bytes at both ends, not SHA-256, which may take longer than the copy");
