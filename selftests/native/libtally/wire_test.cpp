@@ -152,15 +152,29 @@ TEST(wire, an_impossible_hello_is_refused)
 
 TEST(wire, a_complaint_brings_no_control_characters_to_the_terminal)
 {
-	auto arrived = wire::encode(wire::complaint{exit_status::source, "a\x1b[2Jb\nc\x7f"});
-	const auto message = wire::decode(arrived);
-	ASSERT_TRUE(message);
-	EXPECT_EQ(std::get<wire::complaint>(*message).text, "a?[2Jb?c?");
+	const auto shown = [](const std::string &text) {
+		auto arrived = wire::encode(wire::complaint{exit_status::source, text});
+		const auto message = wire::decode(arrived);
+		return message ? std::get<wire::complaint>(*message).text : "nothing";
+	};
+	EXPECT_EQ(shown("a\x1b[2Jb\nc\x7f"), "a?[2Jb?c?");
+	EXPECT_EQ(shown("\xc2\x9b""2J \xc2\x80\xc2\x9f"), "??2J ????") << "those of eight bits";
+	EXPECT_EQ(shown("\x9b""2J \xff"), "?2J ?") << "and by themselves";
+	EXPECT_EQ(shown("\xe0\x82\x9b \xf0\x80\x82\x9b \xc1\xbf"), "??? ???? ??") << "longer than they need to be";
+	EXPECT_EQ(shown("\xed\xa0\x80 \xf4\x90\x80\x80 cut \xe2\x82"), "??? ???? cut ??");
+	for (const auto *text : {"gr\xc3\xbc\xc3\x9f", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xc2\xa0"})
+		EXPECT_EQ(shown(text), text);
 }
 
-TEST(wire, a_complaint_has_a_status_that_is_none_of_success_and_signals)
+TEST(wire, a_complaint_has_a_status_of_the_command_that_is_not_success)
 {
-	for (const int strange : {0, 13, 130, -1}) {
+	for (const auto status : {exit_status::failed, exit_status::rdma, exit_status::interrupted}) {
+		auto arrived = wire::encode(wire::complaint{status, "x"});
+		const auto message = wire::decode(arrived);
+		ASSERT_TRUE(message);
+		EXPECT_EQ(std::get<wire::complaint>(*message).status, status);
+	}
+	for (const int strange : {0, 13, 129, 131, -1}) {
 		auto arrived = wire::encode(wire::complaint{static_cast<exit_status>(strange), "x"});
 		const auto message = wire::decode(arrived);
 		ASSERT_TRUE(message);

@@ -2,6 +2,7 @@
 #include "wire.hpp"
 
 #include <algorithm>
+#include <array>
 #include <span>
 
 namespace tally::cli::wire {
@@ -102,19 +103,54 @@ void put(byte_writer &w, const complaint &m)
 	w.put(std::as_bytes(std::span{m.text}.first(std::min(m.text.size(), longest_complaint))));
 }
 
+// How long the UTF-8 character is that this text begins with; 0: it is none, or a control character.
+std::size_t printable_length(std::span<const std::byte> text)
+{
+	const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(text[i]); };
+	const auto first = at(0);
+	if (first < 0x80)
+		return first >= 0x20 && first != 0x7f;
+	const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+	if (first < 0xc2 || first > 0xf4 || text.size() < length)
+		return 0;
+	std::uint32_t code = first & (0xff >> (length + 1));
+	for (std::size_t i = 1; i < length; ++i) {
+		if ((at(i) & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | (at(i) & 0x3f);
+	}
+	constexpr std::array<std::uint32_t, 5> least{0, 0, 0xa0, 0x800, 0x10000}; // up to 0x9f they control
+	const bool surrogate = code >= 0xd800 && code <= 0xdfff;
+	return code >= least[length] && code <= 0x10ffff && !surrogate ? length : 0;
+}
+
 // It goes to a terminal, so only what prints is kept.
+std::string printable(std::span<const std::byte> text)
+{
+	std::string kept;
+	while (!text.empty()) {
+		const auto length = printable_length(text);
+		for (const auto byte : text.first(length))
+			kept += std::to_integer<char>(byte);
+		if (!length)
+			kept += '?';
+		text = text.subspan(std::max<std::size_t>(length, 1));
+	}
+	return kept;
+}
+
 complaint get_complaint(byte_reader &r)
 {
 	complaint m;
 	const auto status = r.get<std::uint32_t>();
-	m.status = status >= 1 && status <= 12 ? static_cast<exit_status>(status) : exit_status::failed;
+	const bool known = (status >= static_cast<std::uint32_t>(exit_status::failed) &&
+			    status <= static_cast<std::uint32_t>(exit_status::rdma)) ||
+			   status == static_cast<std::uint32_t>(exit_status::interrupted);
+	m.status = known ? static_cast<exit_status>(status) : exit_status::failed;
 	const auto text = r.rest();
 	if (text.size() > longest_complaint)
 		refuse("too long a complaint");
-	for (const auto byte : text) {
-		const auto c = std::to_integer<unsigned char>(byte);
-		m.text += c < 0x20 || c == 0x7f ? '?' : static_cast<char>(c);
-	}
+	m.text = printable(text);
 	return m;
 }
 
