@@ -49,6 +49,20 @@ TEST(address, a_listener_on_port_0_tells_where_it_is)
 	EXPECT_EQ(byte, 'x');
 }
 
+TEST(address, a_listener_without_an_address_is_reached_at_all_of_them)
+{
+	const auto listener = listen_at(parse_address(":0"));
+	const auto port = listener.address.substr(listener.address.rfind(':'));
+	const auto near = connect_to(parse_address("127.0.0.1" + port), std::chrono::seconds(5));
+	EXPECT_TRUE(accept_from(listener).peer.starts_with("127.0.0.1:"));
+	if (!listener.address.starts_with("[::]:")) {
+		EXPECT_TRUE(listener.address.starts_with("0.0.0.0:")) << listener.address;
+		GTEST_SKIP() << "no IPv6 here";
+	}
+	const auto six = connect_to(parse_address("[::1]" + port), std::chrono::seconds(5));
+	EXPECT_TRUE(accept_from(listener).peer.starts_with("[::1]:"));
+}
+
 TEST(address, where_nobody_listens_is_a_connection_error)
 {
 	std::string where;

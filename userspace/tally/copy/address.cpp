@@ -3,6 +3,7 @@
 #include "failure.hpp"
 #include "interrupt.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +12,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <string_view>
 #include <sys/socket.h>
+#include <vector>
 
 namespace tally::cli {
 namespace {
@@ -39,7 +42,13 @@ std::string name_of(const sockaddr_storage &address, socklen_t length)
 	if (getnameinfo(reinterpret_cast<const sockaddr *>(&address), length, host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV))
 		return "?";
-	return address.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+	// An IPv4 peer of a socket that takes both.
+	constexpr std::string_view mapped = "::ffff:";
+	std::string_view name(host);
+	if (address.ss_family == AF_INET6 && name.starts_with(mapped) &&
+	    IN6_IS_ADDR_V4MAPPED(&reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr))
+		name.remove_prefix(mapped.size());
+	return name.find(':') != name.npos ? fmt::format("[{}]:{}", name, port) : fmt::format("{}:{}", name, port);
 }
 
 void set(int socket, int level, int option, int value)
@@ -119,12 +128,22 @@ host_port parse_address(const std::string &text)
 listener listen_at(const host_port &address)
 {
 	const auto found = resolve(address, AI_PASSIVE);
+	std::vector<const addrinfo *> candidates;
+	for (const auto *one = found.get(); one; one = one->ai_next)
+		candidates.push_back(one);
+	// All addresses are those of IPv6, which take IPv4 too; where there is no IPv6, those of IPv4.
+	const bool any = address.host.empty();
+	if (any)
+		std::ranges::stable_partition(candidates, [](auto *one) { return one->ai_family == AF_INET6; });
+
 	int err = 0;
-	for (const auto *one = found.get(); one; one = one->ai_next) {
+	for (const auto *one : candidates) {
 		unique_fd socket(
 			::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, one->ai_protocol));
 		if (socket) {
 			set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+			if (any && one->ai_family == AF_INET6)
+				set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
 			if (!bind(socket.get(), one->ai_addr, one->ai_addrlen) && !listen(socket.get(), 4)) {
 				sockaddr_storage bound{};
 				socklen_t length = sizeof(bound);

@@ -12,7 +12,7 @@ namespace tally::cli {
 inline constexpr const char *default_port = "7471";
 
 struct host_port {
-	std::string host; // empty: any
+	std::string host; // empty: any, of IPv4 and IPv6
 	std::string port;
 
 	friend bool operator==(const host_port &, const host_port &) = default;
