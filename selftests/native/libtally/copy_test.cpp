@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Both ends of a copy against each other, over a data path in memory.
+#include "copy/session.hpp"
 #include "copy/transfer.hpp"
 #include "interrupt.hpp"
 #include "memory_path.hpp"
 #include "temporary_folder.hpp"
 
 #include <csignal>
+#include <deque>
+#include <fcntl.h>
+#include <future>
 #include <gtest/gtest.h>
 #include <random>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <thread>
 
 namespace {
@@ -263,7 +268,10 @@ TEST_F(half_a_copy, a_broken_transfer_is_explained_by_the_peers_death)
 class endless_path final : public data_path {
     public:
 	static constexpr ring_geometry ring{.slots = 4, .chunk = 1000};
-	static constexpr std::uint64_t signal_at = 10;
+	std::uint64_t signal_at = 10;
+
+	wire::hello describe() const override { return {}; }
+	void connect(const wire::hello &) override {}
 
 	std::span<std::byte> slot(std::uint64_t sequence) override
 	{
@@ -329,6 +337,200 @@ TEST_F(an_interrupt, ends_a_receiver_that_never_has_to_wait)
 		return receive_file(file, path, control, endless_path::ring, wire::hello{}, bar);
 	});
 	EXPECT_EQ(folder.entries(), 0u);
+}
+
+// A listener at a real socket, and those who connect to it.
+class listening : public testing::Test {
+    protected:
+	listening()
+	{
+		options.ring = {.slots = 4, .chunk = 1000};
+		options.quiet = true;
+	}
+
+	~listening() override
+	{
+		if (other.joinable())
+			other.join();
+	}
+
+	void listen(const std::string &to)
+	{
+		other = std::thread([this, to] {
+			try {
+				destination file(to, "");
+				receiver.result = receive_from_anyone(listener, file, options, receiving);
+			} catch (const failure &f) {
+				receiver.status = f.status();
+				receiver.text = f.what();
+			}
+		});
+	}
+
+	control_channel connection()
+	{
+		return {connect_to(parse_address(listener.address), 5s), "the receiver"};
+	}
+
+	// Sends that file; a chunk's header is damaged on the way if one is named.
+	ended send(const std::string &from, std::uint64_t spoil_header = UINT64_MAX)
+	{
+		ended sender;
+		auto control = connection();
+		try {
+			source file(from, std::nullopt);
+			sender.result = run_sender(control, file, options, [&](wire::role, const ring_geometry &) {
+				wires.back().spoil_header = spoil_header;
+				return std::make_unique<memory_path>(wires.back(), true);
+			});
+		} catch (const failure &f) {
+			sender.status = f.status();
+			sender.text = f.what();
+		}
+		return sender;
+	}
+
+	temporary_folder folder;
+	copy_options options;
+	tally::cli::listener listener = listen_at(parse_address("127.0.0.1:0"));
+	std::deque<memory_wire> wires; // one for each who has connected
+	path_maker receiving = [this](wire::role, const ring_geometry &ring) {
+		return std::make_unique<memory_path>(wires.emplace_back(ring), false);
+	};
+	ended receiver;
+	std::thread other;
+};
+
+TEST_F(listening, starts_anew_with_the_next_sender_when_one_has_failed_in_the_middle)
+{
+	const auto contents = noise(5'500);
+	write_file(folder / "broken", noise(20'000));
+	write_file(folder / "a", contents);
+	listen(folder / "b");
+	EXPECT_EQ(send(folder / "broken", 7).status, exit_status::connection);
+	EXPECT_EQ(send(folder / "broken", 0).status, exit_status::connection);
+	const auto sender = send(folder / "a");
+	other.join();
+	EXPECT_EQ(sender.status, exit_status::ok) << sender.text;
+	EXPECT_EQ(receiver.status, exit_status::ok) << receiver.text;
+	EXPECT_EQ(receiver.result.receiver.bytes, contents.size());
+	EXPECT_EQ(read_file(folder / "b"), contents);
+	EXPECT_EQ(folder.entries(), 3u);
+}
+
+TEST_F(listening, ends_when_a_sender_has_failed_and_a_pipe_has_got_some_of_its_file)
+{
+	write_file(folder / "broken", noise(20'000));
+	ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+	listen(folder / "pipe");
+	const auto got = std::async(std::launch::async, [&] { return read_file(folder / "pipe"); });
+	EXPECT_EQ(send(folder / "broken", 7).status, exit_status::connection);
+	other.join();
+	EXPECT_EQ(receiver.status, exit_status::connection);
+}
+
+TEST_F(listening, goes_on_when_a_sender_has_failed_before_a_pipe_has_got_anything)
+{
+	const auto contents = noise(5'500);
+	write_file(folder / "a", contents);
+	ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+	listen(folder / "pipe");
+	auto got = std::async(std::launch::async, [&] { return read_file(folder / "pipe"); });
+	EXPECT_EQ(send(folder / "a", 0).status, exit_status::connection);
+	EXPECT_EQ(send(folder / "a").status, exit_status::ok);
+	other.join();
+	EXPECT_EQ(receiver.status, exit_status::ok) << receiver.text;
+	EXPECT_EQ(got.get(), contents);
+}
+
+TEST_F(listening, does_not_end_with_those_who_never_say_that_they_send)
+{
+	const auto contents = noise(5'500);
+	write_file(folder / "a", contents);
+	listen(folder / "b");
+	(void)connection(); // only a look whether the port is open
+	for (const auto status : {exit_status::failed, exit_status::disk_full, exit_status::interrupted})
+		connection().send(wire::complaint{.status = status, .text = "a stranger"});
+	connection().send(wire::ready{});
+	connection().send(wire::hello{.role = wire::role::receiver, .ring = options.ring});
+	const auto sender = send(folder / "a");
+	other.join();
+	EXPECT_EQ(sender.status, exit_status::ok) << sender.text;
+	EXPECT_EQ(receiver.status, exit_status::ok) << receiver.text;
+	EXPECT_EQ(read_file(folder / "b"), contents);
+}
+
+TEST_F(listening, ends_with_a_sender_that_has_begun_and_gives_up)
+{
+	listen(folder / "b");
+	auto sender = connection();
+	auto hello = sender.receive<wire::hello>(5s);
+	hello.role = wire::role::sender;
+	sender.send(hello);
+	sender.send(wire::complaint{.status = exit_status::source, .text = "cannot read x"});
+	other.join();
+	EXPECT_EQ(receiver.status, exit_status::source);
+	EXPECT_EQ(receiver.text, "cannot read x");
+	EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST_F(listening, ends_when_this_end_cannot_do_its_part)
+{
+	receiving = [](wire::role, const ring_geometry &) -> std::unique_ptr<data_path> {
+		throw failure(exit_status::rdma, "cannot pin memory");
+	};
+	listen(folder / "b");
+	auto sender = connection();
+	other.join();
+	EXPECT_EQ(receiver.status, exit_status::rdma);
+	EXPECT_EQ(folder.entries(), 0u);
+}
+
+// A pipe that nobody reads from does not keep a receiver from seeing what happens.
+TEST_F(half_a_copy, into_a_full_pipe_ends_with_its_sender)
+{
+	ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+	const unique_fd reader(open((folder / "pipe").c_str(), O_RDONLY | O_NONBLOCK));
+	std::thread death([&] {
+		std::this_thread::sleep_for(200ms);
+		far.reset();
+	});
+	control_channel control(std::move(near), "the sender");
+	endless_path path;
+	path.signal_at = UINT64_MAX - 1'000;
+	const auto receiver = end_of(control, [&] {
+		destination file(folder / "pipe", "");
+		progress bar(std::nullopt, false);
+		return receive_file(file, path, control, endless_path::ring, wire::hello{}, bar);
+	});
+	death.join();
+	EXPECT_EQ(receiver.status, exit_status::peer_lost);
+}
+
+TEST_F(an_interrupt, ends_a_receiver_whose_pipe_is_full)
+{
+	ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+	const unique_fd reader(open((folder / "pipe").c_str(), O_RDONLY | O_NONBLOCK));
+	EXPECT_EXIT(
+		{
+			catch_interrupts();
+			endless_path path;
+			path.signal_at = UINT64_MAX - 1'000;
+			control_channel control(std::move(near), "the other end");
+			const auto main = pthread_self();
+			std::thread signal([main] {
+				std::this_thread::sleep_for(200ms);
+				pthread_kill(main, SIGTERM);
+			});
+			const auto end = end_of(control, [&] {
+				destination file(folder / "pipe", "");
+				progress bar(std::nullopt, false);
+				return receive_file(file, path, control, endless_path::ring, wire::hello{}, bar);
+			});
+			std::fputs(end.text.c_str(), stderr);
+			std::_Exit(end.status == exit_status::interrupted ? 0 : 1);
+		},
+		testing::ExitedWithCode(0), "interrupted");
 }
 
 } // namespace

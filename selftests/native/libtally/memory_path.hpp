@@ -43,6 +43,16 @@ class memory_path final : public cli::data_path {
 	{
 	}
 
+	cli::wire::hello describe() const override
+	{
+		cli::wire::hello hello;
+		hello.role = staging_.empty() ? cli::wire::role::receiver : cli::wire::role::sender;
+		hello.ring = wire_.ring;
+		return hello;
+	}
+
+	void connect(const cli::wire::hello &) override {}
+
 	std::span<std::byte> slot(std::uint64_t sequence) override
 	{
 		auto &memory = staging_.empty() ? wire_.memory : staging_;

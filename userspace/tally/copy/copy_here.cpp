@@ -2,27 +2,41 @@
 // tally copy SRC DST: the sender is this process, the receiver a child of it.
 #include "copy_command.hpp"
 #include "interrupt.hpp"
+#include "rdma_path.hpp"
 #include "session.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <thread>
 
 namespace tally::cli {
 namespace {
 
-// A child process that is waited for, whatever happens.
+// A child process that is waited for, whatever happens: one that does not end by itself when the other end of its
+// socket is closed is told to, and in the end made to.
 class child {
     public:
 	explicit child(pid_t pid) noexcept : pid_(pid) {}
 	child(const child &) = delete;
 	child &operator=(const child &) = delete;
-	~child() { wait(); }
+	~child()
+	{
+		for (const int signal : {0, SIGTERM, SIGKILL}) {
+			if (pid_ > 0 && signal)
+				kill(pid_, signal);
+			if (signal != SIGKILL && wait_for(std::chrono::seconds(2)))
+				return;
+		}
+		wait();
+	}
 
 	// Its wait status.
 	int wait() noexcept
@@ -44,21 +58,42 @@ class child {
 	}
 
     private:
+	// Whether it is gone by then.
+	bool wait_for(std::chrono::milliseconds patience) noexcept
+	{
+		constexpr std::chrono::milliseconds step{5};
+		for (; pid_ > 0; patience -= step) {
+			const auto ended = waitpid(pid_, &status_, WNOHANG);
+			if (ended == pid_ || (ended < 0 && errno != EINTR))
+				pid_ = 0;
+			else if (patience <= step)
+				return false;
+			else
+				std::this_thread::sleep_for(step);
+		}
+		return true;
+	}
+
 	pid_t pid_;
 	int status_ = 0;
 };
 
 // Its errors go to the sender, which prints them; only what that cannot tell any more is printed here.
-[[noreturn]] void be_receiver(unique_fd socket, destination &to, const copy_options &options)
+[[noreturn]] void be_receiver(unique_fd socket, destination &to, const copy_options &options,
+			      const path_maker &make_path, pid_t sender)
 {
 	control_channel control(std::move(socket), "the sender");
 	int status = 0;
 	try {
-		run_receiver(control, to, options, false);
+		// The socket tells of the sender's death too, to one who does not sleep in a system call.
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() != sender)
+			throw failure(exit_status::peer_lost, "");
+		run_receiver(control, to, options, make_path, false);
 	} catch (const failure &why) {
 		status = static_cast<int>(why.status());
-		if (why.status() == exit_status::peer_lost)
-			fmt::print(stderr, "tally: {}\n", why.what());
+		if (getppid() != sender || why.status() == exit_status::peer_lost)
+			fmt::print(stderr, "tally: the sender died or went away\n");
 	} catch (const std::exception &) {
 		status = static_cast<int>(exit_status::failed);
 	}
@@ -70,6 +105,10 @@ class child {
 
 void copy_here(const std::string &source_path, const std::string &destination_path, const copy_options &options)
 {
+	// Each process opens the device for itself: what is open does not survive fork().
+	const path_maker make_path = [&](wire::role role, const ring_geometry &ring) {
+		return rdma_paths(options.device)(role, ring);
+	};
 	source from(source_path, options.size);
 	destination to(destination_path, std::filesystem::path(source_path).filename());
 
@@ -80,12 +119,13 @@ void copy_here(const std::string &source_path, const std::string &destination_pa
 
 	catch_interrupts();
 	std::fflush(nullptr);
+	const auto self = getpid();
 	const auto pid = fork();
 	if (pid < 0)
 		throw failure(exit_status::failed, fmt::format("cannot start the receiver: {}", errno_text(errno)));
 	if (!pid) {
 		mine.reset();
-		be_receiver(std::move(its), to, options);
+		be_receiver(std::move(its), to, options, make_path, self);
 	}
 
 	its.reset();
@@ -94,7 +134,7 @@ void copy_here(const std::string &source_path, const std::string &destination_pa
 	{
 		control_channel control(std::move(mine), "the receiver");
 		control.explain_loss_with([&] { return receiver.how_it_died(); });
-		result = run_sender(control, from, options);
+		result = run_sender(control, from, options, make_path);
 	}
 	if (const int status = receiver.wait(); status)
 		throw failure(exit_status::peer_lost, "the receiver failed at its end");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What a transfer needs of RDMA: slots of a ring, writes to the other end, and two counters to wait on.
+// What a copy needs of RDMA: slots of a ring, writes to the other end, and two counters to wait on.
 //
 // The sender pushes chunks into the receiver's ring, the receiver pushes credits into a word of the sender.  Each
 // side sees the other's writes only through its counter of arrived writes, and the end of its own only through its
@@ -11,6 +11,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 
 namespace tally::cli {
@@ -18,6 +20,12 @@ namespace tally::cli {
 class data_path {
     public:
 	virtual ~data_path() = default;
+
+	// What the other end has to know of this one.
+	virtual wire::hello describe() const = 0;
+
+	// Connects to the end that has described itself so.
+	virtual void connect(const wire::hello &peer) = 0;
 
 	// Where chunk number n is put together (sender) or has arrived (receiver).
 	virtual std::span<std::byte> slot(std::uint64_t sequence) = 0;
@@ -36,5 +44,8 @@ class data_path {
 	virtual wire::count arrived() = 0;
 	virtual wire::count written() = 0;
 };
+
+// Makes an end of a path.
+using path_maker = std::function<std::unique_ptr<data_path>(wire::role role, const ring_geometry &ring)>;
 
 } // namespace tally::cli

@@ -77,15 +77,15 @@ page_memory::~page_memory()
 	munmap(bytes_.data(), bytes_.size());
 }
 
-rdma_path::rdma_path(ibv_context &context, wire::role role, const ring_geometry &ring)
-	: context_(context), role_(role), ring_(ring), port_(active_port(context)),
+rdma_path::rdma_path(std::shared_ptr<ibv_context> context, wire::role role, const ring_geometry &ring)
+	: context_(std::move(context)), role_(role), ring_(ring), port_(active_port(*context_)),
 	  packet_number_(random_packet_number()), memory_(ring.bytes()), credits_(ring.slots * credit_bytes),
-	  pd_(created<pd_handle>(ibv_alloc_pd(&context), "cannot allocate a protection domain")),
-	  cq_(created<cq_handle>(ibv_create_cq(&context, static_cast<int>(2 * ring.slots), nullptr, nullptr, 0),
+	  pd_(created<pd_handle>(ibv_alloc_pd(context_.get()), "cannot allocate a protection domain")),
+	  cq_(created<cq_handle>(ibv_create_cq(context_.get(), static_cast<int>(2 * ring.slots), nullptr, nullptr, 0),
 				 "cannot create a completion queue")),
 	  memory_mr_(register_memory(*pd_, memory_.bytes(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)),
 	  credits_mr_(register_memory(*pd_, credits_.bytes(), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)),
-	  written_(create_counter(context)), arrived_(create_counter(context))
+	  written_(create_counter(*context_)), arrived_(create_counter(*context_))
 {
 	create_queue_pair();
 
@@ -280,6 +280,15 @@ wire::count rdma_path::value(const comp_cntr &cntr)
 	if (!done || !failed)
 		throw failure(exit_status::rdma, "cannot read a completion counter");
 	return {.done = *done, .failed = *failed};
+}
+
+path_maker rdma_paths(const std::string &device)
+{
+	std::shared_ptr<ibv_context> context =
+		open_device_with_counters(device, static_cast<std::uint32_t>(rdma_path::counted));
+	return [context](wire::role role, const ring_geometry &ring) {
+		return std::make_unique<rdma_path>(context, role, ring);
+	};
 }
 
 } // namespace tally::cli

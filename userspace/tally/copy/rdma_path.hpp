@@ -7,6 +7,7 @@
 #include "data_path.hpp"
 
 #include <memory>
+#include <string>
 #include <tally/comp_cntr.hpp>
 
 namespace tally::cli {
@@ -31,14 +32,10 @@ class rdma_path final : public data_path {
 	static constexpr op counted = op::rdma_write | op::remote_rdma_write;
 
 	// Everything but the connection.  Throws failure, as all of it does.
-	rdma_path(ibv_context &context, wire::role role, const ring_geometry &ring);
+	rdma_path(std::shared_ptr<ibv_context> context, wire::role role, const ring_geometry &ring);
 
-	// What the other end has to know of this one.
-	wire::hello describe() const;
-
-	// Connects to the end that has described itself so.
-	void connect(const wire::hello &peer);
-
+	wire::hello describe() const override;
+	void connect(const wire::hello &peer) override;
 	std::span<std::byte> slot(std::uint64_t sequence) override;
 	void push_chunk(std::uint64_t sequence, std::size_t bytes) override;
 	void push_credit(std::uint64_t sequence) override;
@@ -55,7 +52,7 @@ class rdma_path final : public data_path {
 	void reap();
 	[[noreturn]] void throw_failed();
 
-	ibv_context &context_;
+	std::shared_ptr<ibv_context> context_;
 	wire::role role_;
 	ring_geometry ring_;
 	local_port port_;
@@ -79,5 +76,8 @@ class rdma_path final : public data_path {
 	std::uint64_t posted_ = 0;
 	ibv_wc_status first_error_ = IBV_WC_SUCCESS;
 };
+
+// Opens the device of that name, or the first that will do, and makes paths on it.  Throws failure.
+path_maker rdma_paths(const std::string &device);
 
 } // namespace tally::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "session.hpp"
-#include "rdma_path.hpp"
+#include "interrupt.hpp"
 
 #include <fmt/format.h>
 #include <utility>
@@ -10,11 +10,6 @@ namespace {
 
 // For an answer that needs no work but setting up a few objects.
 constexpr std::chrono::seconds soon{30};
-
-context_handle open_for_copy(const copy_options &options)
-{
-	return open_device_with_counters(options.device, static_cast<std::uint32_t>(rdma_path::counted));
-}
 
 template <typename Run> outcome telling_the_peer(control_channel &control, Run &&run)
 {
@@ -29,7 +24,7 @@ template <typename Run> outcome telling_the_peer(control_channel &control, Run &
 	}
 }
 
-void connect(rdma_path &path, control_channel &control, const wire::hello &peer)
+void connect(data_path &path, control_channel &control, const wire::hello &peer)
 {
 	path.connect(peer);
 	control.send(wire::ready{});
@@ -43,44 +38,74 @@ void expect_role(const wire::hello &peer, wire::role role)
 			      "both ends want to do the same: one listens, the other connects");
 }
 
+// What comes before the sender's hello may come from anyone.
+wire::hello introduce(control_channel &control, const data_path &receiver)
+{
+	try {
+		control.send(receiver.describe());
+		const auto peer = control.receive<wire::hello>(soon);
+		expect_role(peer, wire::role::sender);
+		return peer;
+	} catch (const failure &why) {
+		if (interrupted())
+			throw;
+		throw no_sender(why.status(), why.what());
+	}
+}
+
 } // namespace
 
-outcome run_sender(control_channel &control, source &from, const copy_options &options)
+outcome run_sender(control_channel &control, source &from, const copy_options &options, const path_maker &make_path)
 {
 	return telling_the_peer(control, [&] {
-		const auto context = open_for_copy(options);
 		const auto peer = control.receive<wire::hello>(soon);
 		expect_role(peer, wire::role::receiver);
 
-		rdma_path path(*context, wire::role::sender, peer.ring);
-		auto hello = path.describe();
+		const auto path = make_path(wire::role::sender, peer.ring);
+		auto hello = path->describe();
 		hello.size = from.size().value_or(wire::size_unknown);
 		hello.mode = from.mode();
 		hello.hashed = options.hashed;
 		control.send(hello);
-		connect(path, control, peer);
+		connect(*path, control, peer);
 
 		progress bar(from.size(), !options.quiet);
-		return send_file(from, path, control, peer.ring, options.hashed, bar);
+		return send_file(from, *path, control, peer.ring, options.hashed, bar);
 	});
 }
 
-outcome run_receiver(control_channel &control, destination &to, const copy_options &options, bool show_progress)
+outcome run_receiver(control_channel &control, destination &to, const copy_options &options,
+		     const path_maker &make_path, bool show_progress)
 {
 	return telling_the_peer(control, [&] {
-		const auto context = open_for_copy(options);
-		rdma_path path(*context, wire::role::receiver, options.ring);
-		control.send(path.describe());
-		const auto peer = control.receive<wire::hello>(soon);
-		expect_role(peer, wire::role::sender);
+		const auto path = make_path(wire::role::receiver, options.ring);
+		const auto peer = introduce(control, *path);
 		if (peer.ring != options.ring)
 			throw failure(exit_status::connection, "the sender has misunderstood the ring");
-		connect(path, control, peer);
+		connect(*path, control, peer);
 
 		progress bar(peer.size == wire::size_unknown ? std::nullopt : std::optional{peer.size},
 			     show_progress && !options.quiet);
-		return receive_file(to, path, control, options.ring, peer, bar);
+		return receive_file(to, *path, control, options.ring, peer, bar);
 	});
+}
+
+outcome receive_from_anyone(const listener &listener, destination &to, const copy_options &options,
+			    const path_maker &make_path)
+{
+	for (;;) {
+		auto [connection, peer] = accept_from(listener);
+		control_channel control(std::move(connection), fmt::format("the sender at {}", peer));
+		try {
+			return run_receiver(control, to, options, make_path, true);
+		} catch (const no_sender &why) {
+			fmt::print(stderr, "tally: {}: {}\n", peer, why.what());
+		} catch (const failure &why) {
+			if (why.status() != exit_status::connection || !to.start_over())
+				throw;
+			fmt::print(stderr, "tally: {}: {}\n", peer, why.what());
+		}
+	}
 }
 
 void print_outcome(const outcome &result)

@@ -118,7 +118,7 @@ outcome receive_file(destination &to, data_path &path, control_channel &control,
 				      fmt::format("chunk {} of {} is damaged", chunks, control.peer()));
 		const auto payload = slot.subspan(ring_geometry::header_bytes, header->length);
 		hash.update(payload);
-		to.write(payload);
+		to.write(payload, [&] { control.check(); });
 		last = header->last;
 
 		await_written(control, path, ring.credits_needed(chunks));
