@@ -88,6 +88,18 @@ TEST_F(channel, a_complaint_is_found_even_when_sending_fails)
 	EXPECT_EQ(failure_of([&] { near->send(wire::ready{}); }).status(), exit_status::source);
 }
 
+TEST_F(channel, a_message_before_a_complaint_is_still_taken)
+{
+	auto both = wire::encode(wire::hello{.ring = {.slots = 2, .chunk = 1000}});
+	const auto complaint = wire::encode(wire::complaint{exit_status::disk_full, "cannot write x"});
+	both.insert(both.end(), complaint.begin(), complaint.end());
+	raw_send(both);
+	raw.reset();
+	near->receive<wire::hello>(1s);
+	EXPECT_EQ(failure_of([&] { near->receive<wire::ready>(1s); }).status(), exit_status::disk_full);
+	EXPECT_EQ(failure_of([&] { near->check(); }).status(), exit_status::disk_full);
+}
+
 TEST_F(channel, a_last_message_before_the_end_is_not_lost)
 {
 	raw_send(wire::encode(wire::report{}));

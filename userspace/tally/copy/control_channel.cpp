@@ -73,8 +73,10 @@ bool control_channel::fill(milliseconds patience)
 void control_channel::take_apart()
 {
 	while (auto message = wire::decode(arrived_)) {
-		if (const auto *complaint = std::get_if<wire::complaint>(&*message))
-			throw failure(complaint->status, complaint->text);
+		if (const auto *complaint = std::get_if<wire::complaint>(&*message)) {
+			complaint_.emplace(complaint->status, complaint->text);
+			return;
+		}
 		messages_.push_back(std::move(*message));
 	}
 }
@@ -85,6 +87,8 @@ wire::message control_channel::next(milliseconds patience)
 	constexpr milliseconds slice{100};
 	const auto start = clock::now();
 	while (messages_.empty()) {
+		if (complaint_)
+			throw failure(*complaint_);
 		if (closed_)
 			throw_lost();
 		const auto waited = std::chrono::duration_cast<milliseconds>(clock::now() - start);
@@ -103,6 +107,8 @@ void control_channel::check(milliseconds patience)
 	for (;;) {
 		const auto waited = std::chrono::duration_cast<milliseconds>(clock::now() - start);
 		const bool news = !closed_ && fill(std::max(milliseconds::zero(), patience - waited));
+		if (complaint_)
+			throw failure(*complaint_);
 		// A message that is still to be taken is not spoiled by an end behind it.
 		if (closed_ && messages_.empty())
 			throw_lost();

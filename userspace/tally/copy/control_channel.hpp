@@ -8,6 +8,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -59,6 +60,7 @@ class control_channel {
 	std::function<std::string()> explain_loss_;
 	std::vector<std::byte> arrived_;
 	std::deque<wire::message> messages_;
+	std::optional<failure> complaint_; // behind those messages
 	bool closed_ = false;
 };
 
