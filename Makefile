@@ -30,7 +30,7 @@ build/deps.stamp: tools/deps
 .PHONY: userspace
 userspace: deps ## build the library and the command in build/bin, build/lib
 	@test -e build/cmake/build.ninja || \
-		cmake -S . -B build/cmake -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+		cmake -S . -B build/cmake -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_PREFIX='$(PREFIX)'
 	@cmake --build build/cmake
 
 .PHONY: everything
@@ -89,7 +89,8 @@ fuzz: userspace ## run each fuzzer for ten minutes
 
 .PHONY: install
 install: userspace ## install the library and the command
-	@DESTDIR=$(DESTDIR) cmake --install build/cmake --prefix $(PREFIX)
+	@DESTDIR='$(DESTDIR)' cmake --install build/cmake --prefix '$(PREFIX)'
+	@test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || /sbin/ldconfig
 
 .PHONY: clean
 clean: ## remove what was built here

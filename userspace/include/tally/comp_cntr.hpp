@@ -200,10 +200,10 @@ class comp_cntr_ref {
 	ibv_comp_cntr *cntr_;
 
     private:
-	result<std::uint64_t> one(int (*read)(ibv_comp_cntr *, std::uint64_t *)) const
+	result<std::uint64_t> one(int (*read_it)(ibv_comp_cntr *, std::uint64_t *)) const
 	{
 		std::uint64_t value = 0;
-		if (const int err = read(cntr_, &value))
+		if (const int err = read_it(cntr_, &value))
 			return error_of(err);
 		return value;
 	}

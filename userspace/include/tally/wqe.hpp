@@ -328,7 +328,10 @@ struct inline_bytes {
 	const void *bytes;
 	uint32_t length;
 
-	TALLY_WQE_FN uint32_t units() const { return length ? (length - 1 + sizeof(be32)) / unit_bytes + 1 : 0; }
+	TALLY_WQE_FN uint32_t units() const
+	{
+		return length ? (length - 1 + uint32_t{sizeof(be32)}) / unit_bytes + 1 : 0;
+	}
 	template <class W> TALLY_WQE_FN void put(W &w) const
 	{
 		const auto *from = static_cast<const uint8_t *>(bytes);
