@@ -110,6 +110,9 @@ int ibv_destroy_comp_cntr(struct ibv_comp_cntr *cntr);
  * @value: the new value
  *
  * Nothing may be counting meanwhile: an operation that finishes during the call can be lost.
+ *
+ * EINVAL: the value is beyond max_value (see ibv_query_comp_cntr_caps()).  EBUSY: on a kernel that has counters of
+ * its own another call may be using this one; Tally's module lets them share it.
  */
 int ibv_set_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t value);
 
@@ -121,7 +124,8 @@ int ibv_set_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t value);
  * @cntr: the counter
  * @amount: what is added
  *
- * Atomic against the device and against other callers; wakes those who wait for the new value.
+ * Atomic against the device and against other callers; wakes those who wait for the new value.  Errors as of
+ * ibv_set_comp_cntr().
  */
 int ibv_inc_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t amount);
 
