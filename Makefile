@@ -22,10 +22,8 @@ help: ## show this
 	@echo "  DESTDIR=, PREFIX=/usr/local        where 'install' puts the library and the command"
 
 .PHONY: deps
-deps: build/deps.stamp ## install the Debian packages that everything here needs
-build/deps.stamp: tools/deps
+deps: ## install the Debian packages that everything here needs
 	@tools/deps
-	@mkdir -p build && touch $@
 
 .PHONY: userspace
 userspace: deps ## build the library and the command in build/bin, build/lib
