@@ -7,6 +7,10 @@ export FILE
 DESTDIR ?=
 PREFIX ?= /usr/local
 
+ifneq ($(words $(subst :, ,$(subst %, ,$(CURDIR)))),1)
+$(error The modules cannot be built in "$(CURDIR)": no space, colon or percent sign may be in that path)
+endif
+
 .PHONY: all
 all: userspace modules ## build the library, the command and the modules
 
