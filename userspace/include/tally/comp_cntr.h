@@ -71,10 +71,10 @@ struct tally_comp_cntr_init_attr {
  * leaves the memory to the caller, with the last counts in it.
  *
  * Returns the counter, or NULL and sets errno: the values of ibv_create_comp_cntr(), and EINVAL: the memory is
- * not aligned, the two counts overlap, or only one is given, or @fd is no dma-buf or too short.  EFAULT: it is not there or cannot be written to.
- * EBADF: @fd is no open file.  EACCES: it is a dma-buf that is not open for writing.  ENOTSUP: the device cannot
- * count there (a dma-buf that the CPU cannot reach).  ENOMEM: it cannot be pinned (see RLIMIT_MEMLOCK); EPERM if
- * that limit is 0.
+ * not aligned, the two counts overlap, only one is given, or @fd is no dma-buf or too short.  EFAULT: it is not there
+ * or cannot be written to.  EBADF: @fd is no open file.  EACCES: it is a dma-buf that is not open for writing.
+ * ENOTSUP: the device cannot count there (a dma-buf that the CPU cannot reach).  ENOMEM: it cannot be pinned (see
+ * RLIMIT_MEMLOCK); EPERM if that limit is 0.
  */
 struct ibv_comp_cntr *tally_create_comp_cntr(struct ibv_context *context, const struct tally_comp_cntr_init_attr *attr);
 
