@@ -51,9 +51,8 @@ int tally_srq_unmake(struct tally_srq *srq)
 	ret = tally_res_hide(&srq->res);
 	if (ret)
 		return ret;
-	/* Requests find it by its number, see xrc.c. */
-	if (srq->hca.cq)
-		synchronize_rcu_expedited();
+	/* Requests look at any that has the number they name, see xrc.c. */
+	synchronize_rcu_expedited();
 	tally_res_release(&srq->res);
 	tally_dbrec_unmap(&srq->dbrec, srq->ctx);
 	tally_ring_unmap(&srq->ring);
