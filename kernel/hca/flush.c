@@ -50,7 +50,9 @@ static u32 flush_rq(struct hca_qp *qp)
 	rcu_read_lock();
 	if (qp->type == HCA_QP_XRC_TGT && rq->recv.active)
 		srq = qp->dev->ops->xrc_srq(qp->dev, rq->recv.srqn, qp->xrcdn);
-	/* A message whose SRQ has gone just ends. */
+	/* A message whose SRQ has gone just ends, even if there is another one with the number. */
+	if (srq && srq->serial != rq->recv.srq_serial)
+		srq = NULL;
 	if (rq->recv.active && (rq->buf || qp->srq || srq)) {
 		hca_recv_complete(qp, srq, &rq->recv, &c, 0);
 		flushed++;

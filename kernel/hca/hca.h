@@ -625,7 +625,8 @@ void hca_cq_timer(struct hca_cq *cq);
  * struct hca_recv - a receive in progress
  * @active: a message is arriving in it
  * @index: its WQE index
- * @srqn: of an XRC target: the SRQ it is of
+ * @srqn: of an XRC target: the SRQ that the message names
+ * @srq_serial: and which one that was when it began: hca_srq.serial
  * @taker: hca_qp.serial of who took it
  * @taker_dev: and its device, which may have gone
  * @num_sge: pieces
@@ -637,6 +638,7 @@ struct hca_recv {
 	u16 index;
 	u32 srqn;
 	u32 num_sge;
+	u64 srq_serial;
 	u64 taker;
 	struct hca_dev *taker_dev;
 	u64 capacity;
@@ -659,6 +661,7 @@ enum hca_srq_form {
  * struct hca_srq - a shared receive queue
  * @lock: everything below
  * @dev: the device
+ * @serial: no other SRQ has had it, on any device
  * @pdn: protection domain of the buffers
  * @buf: WQEs; shared, read once into private memory
  * @mask: entries - 1
@@ -675,6 +678,7 @@ enum hca_srq_form {
 struct hca_srq {
 	spinlock_t lock;
 	struct hca_dev *dev;
+	u64 serial;
 	u32 pdn;
 	u8 *buf;
 	u32 mask;

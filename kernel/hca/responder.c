@@ -296,6 +296,23 @@ bool hca_expected(struct hca_qp *qp, const struct hca_request *req)
 	return req->first || req->offset == rq->offset;
 }
 
+/* Of an XRC target: the SRQ that the message names; false: it is not there, or not there any more. */
+static bool find_srq(struct hca_qp *qp, const struct hca_request *req, struct place *at)
+{
+	struct hca_recv *recv = at->recv;
+
+	at->srq = qp->dev->ops->xrc_srq(qp->dev, req->srqn, qp->xrcdn);
+	if (at->srq && recv->srq_serial == at->srq->serial)
+		return true;
+	/* What is left of a message to another one, its receive and the rest to come, is not this one's. */
+	recv->active = false;
+	if (!at->srq || !req->first)
+		return false;
+	recv->srqn = req->srqn;
+	recv->srq_serial = at->srq->serial;
+	return true;
+}
+
 /* Finds out where the message arrives; false: nowhere. */
 static bool find_place(struct hca_qp *qp, const struct hca_request *req, struct place *at)
 {
@@ -307,15 +324,8 @@ static bool find_place(struct hca_qp *qp, const struct hca_request *req, struct 
 		if (at->recv->active && at->recv->taker != qp->serial)
 			return false;
 	}
-	if (qp->type == HCA_QP_XRC_TGT) {
-		at->srq = qp->dev->ops->xrc_srq(qp->dev, req->srqn, qp->xrcdn);
-		/* A receive of an earlier message that has not come to its end is not one of this SRQ's. */
-		if (at->recv->srqn != req->srqn)
-			at->recv->active = false;
-		at->recv->srqn = req->srqn;
-		if (!at->srq)
-			return false;
-	}
+	if (qp->type == HCA_QP_XRC_TGT && !find_srq(qp, req, at))
+		return false;
 	at->pdn = at->srq ? at->srq->pdn : qp->pdn;
 	return true;
 }

@@ -2,11 +2,14 @@
 /* Receive queues, own and shared: taking the next receive. */
 #include "hca.h"
 
+static u64 last_serial;
+
 void hca_srq_init(struct hca_srq *srq, struct hca_dev *dev, u32 pdn, void *buf, u32 entries, u8 wqe_shift,
 		  enum hca_srq_form form, __be32 *dbrec)
 {
 	spin_lock_init(&srq->lock);
 	srq->dev = dev;
+	srq->serial = hca_fetch_add64(&last_serial, 1) + 1;
 	srq->pdn = pdn;
 	srq->buf = buf;
 	srq->mask = entries - 1;

@@ -374,6 +374,51 @@ TEST(Xrc, AReceiveUnderWayIsFlushedWithItsTarget)
 	expect_flushed(one(p.arrivals), HCA_CQE_RESP_ERR, 0);
 }
 
+TEST(Xrc, AnotherSrqOfTheSameNumberDoesNotGoOnWithAMessage)
+{
+	for (bool error : {false, true}) {
+		Xrc p;
+		p.first.post(p.kb.sge(0, 90000));
+		p.a.stage(Wqe::send().to_srq(100).sge(p.ka.sge(0, 90000)));
+		p.a.set_sq_record(p.a.producer_index());
+		EXPECT_EQ(p.a.run(1, HCA_SLICE), HCA_RUN_MORE);
+		p.mb.accept(0, 90000);
+		p.second.make_xrc(100, 3, p.arrivals, 0xf2);
+		p.second.post(p.kb.sge(0, 90000));
+		if (error) {
+			p.target.to(HCA_QPS_ERR);
+		} else {
+			p.a.run(1, HCA_SLICE);
+			expect_failed(one(p.ca), HCA_CQE_REQ_ERR, HCA_SYND_REMOTE_INVAL_REQ, 0);
+			EXPECT_EQ(p.target.state(), HCA_QPS_ERR);
+		}
+		p.w.settle();
+		expect_none(p.arrivals);
+		/* Its receive is there for the next one. */
+		EXPECT_EQ(p.second.hca()->taken, 0u);
+	}
+}
+
+TEST(Xrc, TheReceiveOfAMessageThatNeverEndsIsNotAnotherSrqsOfTheSameNumber)
+{
+	Xrc p;
+	p.first.post(p.kb.sge(0, 90000));
+	p.a.stage(Wqe::send().to_srq(100).sge(p.ka.sge(0, 90000)));
+	p.a.set_sq_record(p.a.producer_index());
+	EXPECT_EQ(p.a.run(1, HCA_SLICE), HCA_RUN_MORE);
+	p.mb.accept(0, 90000);
+	/* The requester starts over. */
+	p.a.to(HCA_QPS_RESET);
+	p.a.connect(p.target);
+	p.second.make_xrc(100, 3, p.arrivals, 0xf2);
+	p.second.post(p.w.add_key(p.db, p.mb, {.pdn = 7}).sge(100, 8));
+	p.mb.expect(100, p.ma.read(0, 8));
+	p.post(Wqe::send().to_srq(100).sge(p.ka.sge(0, 8)));
+	EXPECT_TRUE(one(p.ca).ok());
+	EXPECT_TRUE(one(p.arrivals).ok());
+	EXPECT_EQ(p.second.hca()->taken, 1u);
+}
+
 TEST(Dc, WritesSendsReadsAndAtomicsReachADct)
 {
 	Dc p;
