@@ -178,6 +178,7 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
 		tally_ring_unmap(&cq->ring);
 		return ret;
 	}
+	tally_res_of_verb(&cq->res, ib->uobject);
 	cq->hca.ignore_overrun = attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
 	cq->hca.pad = req.flags & MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD;
 	cq->hca.timestamps = attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;

@@ -102,9 +102,13 @@ void tally_uar_drop(struct tally_ucontext *ctx, u32 id);
  * @arming: it will arm CQs: page 0, if that is free
  * @index: the page
  *
- * Return: 0, -EOPNOTSUPP for a context without dynamic UARs, or -ENOMEM.
+ * Return: 0, and nothing can be bound to the page before tally_uar_publish_page(); -EOPNOTSUPP for a context without
+ * dynamic UARs, or -ENOMEM.
  */
 int tally_uar_get_page(struct tally_ucontext *ctx, bool arming, u32 *index);
+
+/* User space may name it from here on. */
+void tally_uar_publish_page(struct tally_ucontext *ctx, u32 index);
 
 /* Give it back.  Return: 0, or -EBUSY while something is bound to it. */
 int tally_uar_put_page(struct tally_ucontext *ctx, u32 index);

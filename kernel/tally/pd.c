@@ -24,6 +24,7 @@ int tally_alloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 	ret = tally_res_init(&pd->res, &to_tdev(ib->device)->pds, ctx);
 	if (ret)
 		return ret;
+	tally_res_of_verb(&pd->res, ib->uobject);
 
 	resp.pdn = pd->res.number;
 	ret = tally_udata_put(&resp, sizeof(resp), udata);

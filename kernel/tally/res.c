@@ -29,6 +29,18 @@ int tally_res_init(struct tally_res *res, struct hca_table *table, struct tally_
 }
 
 /**
+ * tally_res_of_verb - a verb makes the object, not a command
+ * @res: not published yet
+ * @uobject: the object's uobject; of a CQ or SRQ the structure is ib_core's own, but begins with the general one
+ */
+void tally_res_of_verb(struct tally_res *res, const void *uobject)
+{
+	res->uobject = uobject;
+	/* Should it not any more, this says so at the first object of all. */
+	WARN_ON_ONCE(res->uobject->context != &res->ctx->ib);
+}
+
+/**
  * tally_res_publish - the object can be found from here on
  * @res: of a complete object
  */
@@ -37,13 +49,22 @@ void tally_res_publish(struct tally_res *res)
 	hca_table_publish(res->table, res->number, res);
 }
 
+/*
+ * Whether ib_core holds the handle for itself: until it has finished the creation, in which it may still fail and
+ * destroy the object, and that must not fail; and while it destroys it.  A handle goes after its object was hidden.
+ */
+static bool is_held(const struct ib_uobject *uobject)
+{
+	return uobject && atomic_read(&uobject->usecnt) < 0;
+}
+
 /**
  * tally_res_get - find an object and keep it
  * @table: of its kind
  * @ctx: whose it must be
  * @number: any value
  *
- * Return: the object, for tally_res_put(); or NULL.
+ * Return: the object, for tally_res_put(); or NULL, also as long as the verb that makes it goes on.
  */
 struct tally_res *tally_res_get(struct hca_table *table, struct tally_ucontext *ctx, u32 number)
 {
@@ -52,7 +73,7 @@ struct tally_res *tally_res_get(struct hca_table *table, struct tally_ucontext *
 	rcu_read_lock();
 	spin_lock(&dev_of(ctx)->res_lock);
 	res = hca_table_lookup(table, number);
-	if (res && (res->ctx != ctx || res->users == U32_MAX))
+	if (res && (res->ctx != ctx || is_held(res->uobject) || res->users == U32_MAX))
 		res = NULL;
 	if (res)
 		res->users++;

@@ -139,6 +139,7 @@ int tally_create_srq(struct ib_srq *ib, struct ib_srq_init_attr *init, struct ib
 		return ret;
 	}
 
+	tally_res_of_verb(&srq->res, ib->uobject);
 	if (init->srq_type == IB_SRQT_XRC) {
 		srq->hca.cq = &to_tcq(init->ext.cq)->hca;
 		srq->hca.xrcdn = to_txrcd(init->ext.xrc.xrcd)->xrcdn;

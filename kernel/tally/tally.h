@@ -183,12 +183,14 @@ struct tally_ucontext {
  * struct tally_res - an object that commands name by number; see res.c
  * @table: of its kind
  * @ctx: whose it is
+ * @uobject: ib_core's handle of one that a verb has made, else NULL; set before it is published
  * @number: there
  * @users: objects that commands have made on it; under tally_dev.res_lock
  */
 struct tally_res {
 	struct hca_table *table;
 	struct tally_ucontext *ctx;
+	const struct ib_uobject *uobject;
 	u32 number;
 	u32 users;
 };
@@ -509,6 +511,7 @@ extern const struct uapi_definition tally_uar_defs[];
 
 /* res.c: objects that commands name by number */
 int tally_res_init(struct tally_res *res, struct hca_table *table, struct tally_ucontext *ctx);
+void tally_res_of_verb(struct tally_res *res, const void *uobject);
 void tally_res_publish(struct tally_res *res);
 struct tally_res *tally_res_get(struct hca_table *table, struct tally_ucontext *ctx, u32 number);
 void tally_res_put(struct tally_res *res);

@@ -81,6 +81,7 @@ int tally_uars_alloc(struct tally_ucontext *ctx, u32 num)
 		if (ctx->dyn_uars)
 			continue;
 		uars->pages[i].taken = true;
+		uars->pages[i].known = true;
 		uars->pages[i].scratch = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 		if (!uars->pages[i].scratch) {
 			free_pages_and_all(uars);
@@ -126,14 +127,14 @@ void tally_uars_free(struct tally_ucontext *ctx)
 }
 
 /* Whether the page is user space's to use. */
-static bool is_taken(struct tally_uar *uar)
+static bool is_known(struct tally_uar *uar)
 {
-	bool taken;
+	bool known;
 
 	spin_lock(&uar->uars->lock);
-	taken = uar->taken;
+	known = uar->known;
 	spin_unlock(&uar->uars->lock);
-	return taken;
+	return known;
 }
 
 static struct tally_uar *take_page(struct tally_uars *uars, bool arming)
@@ -164,8 +165,10 @@ int tally_uar_put_page(struct tally_ucontext *ctx, u32 index)
 	for (i = 0; i < TALLY_BFREGS_PER_UAR; i++)
 		if (uar->bfregs[i].num_qps)
 			ret = -EBUSY;
-	if (!ret)
+	if (!ret) {
 		uar->taken = false;
+		uar->known = false;
+	}
 	spin_unlock(&uars->lock);
 	return ret;
 }
@@ -178,7 +181,7 @@ static struct tally_uar *find_page(struct tally_uars *uars, u32 id)
 	if (id < TALLY_UAR_ID(0) || id >= TALLY_UAR_ID(uars->num))
 		return NULL;
 	uar = &uars->pages[id - TALLY_UAR_ID(0)];
-	return uar->taken ? uar : NULL;
+	return uar->known ? uar : NULL;
 }
 
 int tally_uar_hold(struct tally_ucontext *ctx, u32 id)
@@ -219,10 +222,16 @@ int tally_uar_get_page(struct tally_ucontext *ctx, bool arming, u32 *index)
 	if (uar->scratch)
 		__free_page(page);
 	else
-		/* Pairs with the acquire in tally_uar_mmap(), which may come before user space knows of the page. */
-		smp_store_release(&uar->scratch, page);
+		uar->scratch = page;
 	*index = uar->index;
 	return 0;
+}
+
+void tally_uar_publish_page(struct tally_ucontext *ctx, u32 index)
+{
+	spin_lock(&ctx->uars->lock);
+	ctx->uars->pages[index].known = true;
+	spin_unlock(&ctx->uars->lock);
 }
 
 /* ---- mappings ---- */
@@ -355,8 +364,8 @@ int tally_uar_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 i
 	if (!(vma->vm_flags & VM_WRITE))
 		return -EPERM;
 	uar = &uars->pages[index];
-	/* Pairs with the release in tally_uar_get_page(). */
-	if (!is_taken(uar) || !smp_load_acquire(&uar->scratch))
+	/* Once it is known it has a scratch page, for good. */
+	if (!is_known(uar))
 		return -EINVAL;
 
 	map = kmalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
@@ -475,7 +484,7 @@ static struct tally_bfreg *choose(struct tally_uars *uars)
 	for (i = uars->num; i-- > 1;) {
 		u32 page = page_qps(&uars->pages[i]);
 
-		if (!uars->pages[i].taken)
+		if (!uars->pages[i].known)
 			continue;
 
 		for (k = 0; k < TALLY_BFREGS_PER_UAR; k++) {

@@ -83,7 +83,8 @@ struct tally_bfreg {
  * struct tally_uar - a UAR page
  * @uars: all pages of the context
  * @index: which one
- * @taken: user space has it; under tally_uars.lock
+ * @taken: nobody else gets it; under tally_uars.lock
+ * @known: user space may name it; likewise
  * @users: what is bound to it beside QPs; likewise
  * @scratch: what is mapped in polled mode; once there, it stays
  * @pgoff: vm_pgoff of its mappings, like no other mapping's of any device, so that a zap hits only them
@@ -121,6 +122,7 @@ struct tally_uar {
 	struct tally_uars *uars;
 	u32 index;
 	bool taken;
+	bool known;
 	u32 users;
 	struct page *scratch;
 	unsigned long pgoff;

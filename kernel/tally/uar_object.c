@@ -22,12 +22,26 @@ static int uar_free(struct ib_uobject *uobject, enum rdma_remove_reason why, str
 	return tally_uar_put_page(to_tctx(uobject->context), (uintptr_t)uobject->object - 1);
 }
 
+static int answer(struct uverbs_attr_bundle *attrs, u32 index)
+{
+	u32 length = PAGE_SIZE, id = TALLY_UAR_ID(index);
+	u64 offset = (u64)index << PAGE_SHIFT;
+	int ret;
+
+	ret = uverbs_copy_to(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, &offset, sizeof(offset));
+	if (!ret)
+		ret = uverbs_copy_to(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, &id, sizeof(id));
+	if (!ret)
+		ret = uverbs_copy_to(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, &length, sizeof(length));
+	return ret;
+}
+
 static int UVERBS_HANDLER(MLX5_IB_METHOD_UAR_OBJ_ALLOC)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_uobject *uobject = uverbs_attr_get_uobject(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE);
 	struct ib_ucontext *context;
-	u32 length = PAGE_SIZE, index, id;
-	u64 type, offset;
+	u32 index;
+	u64 type;
 	int ret;
 
 	context = ib_uverbs_get_ucontext(attrs);
@@ -42,18 +56,15 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_UAR_OBJ_ALLOC)(struct uverbs_attr_bundl
 	ret = tally_uar_get_page(to_tctx(context), type == MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC, &index);
 	if (ret)
 		return ret;
+	ret = answer(attrs, index);
+	if (ret) {
+		tally_uar_put_page(to_tctx(context), index);
+		return ret;
+	}
 	uobject->object = to_object(index);
-	uverbs_finalize_uobj_create(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE);
-
-	offset = (u64)index << PAGE_SHIFT;
-	ret = uverbs_copy_to(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, &offset, sizeof(offset));
-	if (ret)
-		return ret;
-	id = TALLY_UAR_ID(index);
-	ret = uverbs_copy_to(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, &id, sizeof(id));
-	if (ret)
-		return ret;
-	return uverbs_copy_to(attrs, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, &length, sizeof(length));
+	/* Last: what is bound to it would keep it from being undone. */
+	tally_uar_publish_page(to_tctx(context), index);
+	return 0;
 }
 
 DECLARE_UVERBS_NAMED_METHOD(
