@@ -83,6 +83,7 @@ int tally_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
 	ctx->devx = req.flags & MLX5_IB_ALLOC_UCTX_DEVX;
 	hash_init(ctx->db_pages);
 	mutex_init(&ctx->db_lock);
+	spin_lock_init(&ctx->events_lock);
 	ctx->engine = tally_engine_next(to_tdev(ib->device));
 	ret = tally_uars_alloc(ctx, ctx->num_uars);
 	if (ret)

@@ -39,17 +39,21 @@ struct tally_devx_type;
 /**
  * struct tally_devx_obj - an object that a command has made
  * @type: its kind
+ * @ctx: whose it is
  * @id: number, as in the mailboxes
  * @object: the object itself, of the same type as one of this kind that a verb has made
- * @events: what channels want to know of it, see devx_events.c
+ * @events: what channels want to know of it, see devx_events.c; with the next one under tally_ucontext.events_lock
+ * @num_events: its entries
  *
  * The handle (ib_core's uobject) owns it: commands hold that for reading, the destruction for writing.
  */
 struct tally_devx_obj {
 	const struct tally_devx_type *type;
+	struct tally_ucontext *ctx;
 	u32 id;
 	void *object;
 	struct list_head events;
+	u32 num_events;
 };
 
 /**

@@ -4,8 +4,13 @@
  *
  * A subscription belongs to a channel and to an object.  It ends with either; but an event that is waiting to be
  * read outlives its object.  Of a channel without data, an event is its subscription in the queue: it is told
- * once, however often it happened.  With data, each is kept with the device's description of it (EQE), and when too
- * many are kept or memory is short, the reader is told that some are lost.
+ * once, however often it happened.  With data, each is kept with the device's description of it (EQE), in memory that
+ * the channel has from the beginning; when that is full, the reader is told that some are lost.
+ *
+ * Locks: tally_ucontext.events_lock for the links between channels, subscriptions and objects, and in it channel.lock
+ * for what is to be read, since a file lives on when the device, and with it the context, has gone.  Both are taken
+ * under the virtual HCA's locks, like them in process context only, and by whoever makes the event: so what is done
+ * under them is bounded.
  */
 #include <linux/eventfd.h>
 #include <linux/file.h>
@@ -22,25 +27,32 @@
 #define UVERBS_MODULE_NAME tally
 #include <rdma/uverbs_named_ioctl.h>
 
-/* Subscriptions that one call can make. */
+/* Subscriptions that one call can make, and that an object can have. */
 #define MAX_SUBSCRIPTIONS 64
 /* Events that a channel keeps until they are read. */
 #define MAX_KEPT 4096
 
-/*
- * Guards all channels' queues and all subscriptions' links.  Taken under the virtual HCA's locks, like them in process
- * context only; within it come only the locks of wait queues.  Events are rare.
+/**
+ * struct record - an event with data, as it is read: struct mlx5_ib_uapi_devx_async_event_hdr
+ * @cookie: of the subscription
+ * @eqe: what the device says; not of a channel without data
  */
-static DEFINE_SPINLOCK(events_lock);
+struct record {
+	u64 cookie;
+	struct mlx5_eqe eqe;
+};
 
 /**
  * struct channel - an event channel
  * @uobj: the file's object, which the file keeps beyond the device
  * @omit_data: readers get the cookie only; constant
  * @wait: readers
- * @subs: struct subscription.of_channel
- * @queue: struct subscription.queued or, with data, struct record.link
- * @kept: entries of @queue, with data
+ * @subs: struct subscription.of_channel; under events_lock
+ * @lock: what follows
+ * @queue: struct subscription.queued, without data
+ * @records: ring of MAX_KEPT events, with data
+ * @head: the oldest of them
+ * @kept: how many there are
  * @lost: some event could not be kept
  * @dead: destroyed, with the file or with the device
  */
@@ -49,7 +61,10 @@ struct channel {
 	bool omit_data;
 	wait_queue_head_t wait;
 	struct list_head subs;
+	spinlock_t lock;
 	struct list_head queue;
+	struct record *records;
+	u32 head;
 	u32 kept;
 	bool lost;
 	bool dead;
@@ -58,33 +73,23 @@ struct channel {
 /**
  * struct subscription - what a channel wants to know of an object
  * @channel: the channel
- * @of_channel: its other subscriptions
- * @of_object: the object's; empty when the object is gone
- * @queued: in the channel's queue, if an event is to be read
+ * @obj: the object; NULL when it is gone: then who takes the event out of the queue frees this.  Under channel.lock
+ * @of_channel: its other subscriptions, like the next one under events_lock as long as @obj is there
+ * @of_object: the object's
+ * @queued: in the channel's queue, if an event is to be read; under channel.lock
  * @cookie: the program's name for it
  * @eventfd: to be signaled instead, or NULL
  * @type: event
  */
 struct subscription {
 	struct channel *channel;
+	struct tally_devx_obj *obj;
 	struct list_head of_channel;
 	struct list_head of_object;
 	struct list_head queued;
 	u64 cookie;
 	struct eventfd_ctx *eventfd;
 	u16 type;
-};
-
-/**
- * struct record - an event with data
- * @link: the channel's queue
- * @cookie: of the subscription
- * @eqe: what the device says
- */
-struct record {
-	struct list_head link;
-	u64 cookie;
-	struct mlx5_eqe eqe;
 };
 
 /* ---- what happens ---- */
@@ -111,21 +116,22 @@ static void describe(struct mlx5_eqe *eqe, const struct tally_devx_obj *obj, u8 
 	}
 }
 
-static void keep(struct channel *ch, const struct subscription *sub, const struct tally_devx_obj *obj)
+/* Under the channel's lock. */
+static void keep(struct channel *ch, const struct subscription *sub)
 {
-	struct record *r = ch->kept < MAX_KEPT ? kmalloc(sizeof(*r), GFP_ATOMIC | __GFP_NOWARN) : NULL;
+	struct record *r;
 
-	if (!r) {
+	if (ch->kept == MAX_KEPT) {
 		ch->lost = true;
 		return;
 	}
+	r = &ch->records[(ch->head + ch->kept) % MAX_KEPT];
 	r->cookie = sub->cookie;
-	describe(&r->eqe, obj, sub->type);
-	list_add_tail(&r->link, &ch->queue);
+	describe(&r->eqe, sub->obj, sub->type);
 	ch->kept++;
 }
 
-static void tell(struct subscription *sub, const struct tally_devx_obj *obj)
+static void tell(struct subscription *sub)
 {
 	struct channel *ch = sub->channel;
 
@@ -133,22 +139,26 @@ static void tell(struct subscription *sub, const struct tally_devx_obj *obj)
 		tally_eventfd_signal(sub->eventfd);
 		return;
 	}
-	if (!ch->omit_data)
-		keep(ch, sub, obj);
-	else if (list_empty(&sub->queued))
-		list_add_tail(&sub->queued, &ch->queue);
-	wake_up_interruptible(&ch->wait);
+	spin_lock(&ch->lock);
+	if (!ch->dead) {
+		if (!ch->omit_data)
+			keep(ch, sub);
+		else if (list_empty(&sub->queued))
+			list_add_tail(&sub->queued, &ch->queue);
+		wake_up_interruptible(&ch->wait);
+	}
+	spin_unlock(&ch->lock);
 }
 
 void tally_devx_event(const struct tally_devx_obj *obj, u8 type)
 {
 	struct subscription *sub;
 
-	spin_lock(&events_lock);
+	spin_lock(&obj->ctx->events_lock);
 	list_for_each_entry(sub, &obj->events, of_object)
 		if (sub->type == type)
-			tell(sub, obj);
-	spin_unlock(&events_lock);
+			tell(sub);
+	spin_unlock(&obj->ctx->events_lock);
 }
 
 /* ---- subscriptions ---- */
@@ -160,21 +170,33 @@ static void free_subscription(struct subscription *sub)
 	kfree(sub);
 }
 
+/* The links of a subscription end, under events_lock.  Returns whether it is to be freed. */
+static bool unlink_subscription(struct subscription *sub)
+{
+	struct channel *ch = sub->channel;
+	bool queued;
+
+	list_del(&sub->of_channel);
+	list_del(&sub->of_object);
+	sub->obj->num_events--;
+	spin_lock(&ch->lock);
+	sub->obj = NULL;
+	queued = !list_empty(&sub->queued);
+	spin_unlock(&ch->lock);
+	return !queued;
+}
+
 void tally_devx_events_end(struct tally_devx_obj *obj)
 {
 	struct subscription *sub, *tmp;
 	LIST_HEAD(done);
 
-	spin_lock(&events_lock);
-	list_for_each_entry_safe(sub, tmp, &obj->events, of_object) {
-		list_del_init(&sub->of_object);
-		/* Who reads the event ends it. */
-		if (!list_empty(&sub->queued))
-			continue;
-		list_move(&sub->of_channel, &done);
-	}
-	spin_unlock(&events_lock);
-	list_for_each_entry_safe(sub, tmp, &done, of_channel)
+	spin_lock(&obj->ctx->events_lock);
+	list_for_each_entry_safe(sub, tmp, &obj->events, of_object)
+		if (unlink_subscription(sub))
+			list_add(&sub->of_object, &done);
+	spin_unlock(&obj->ctx->events_lock);
+	list_for_each_entry_safe(sub, tmp, &done, of_object)
 		free_subscription(sub);
 }
 
@@ -239,21 +261,25 @@ static int subscribe(struct channel *ch, struct tally_devx_obj *obj, const u16 *
 		sub = make_subscription(ch, types[i], cookie, fd);
 		if (IS_ERR(sub)) {
 			ret = PTR_ERR(sub);
-			break;
+			goto out;
 		}
+		sub->obj = obj;
 		list_add_tail(&sub->of_channel, &made);
 	}
-	if (ret) {
-		list_for_each_entry_safe(sub, tmp, &made, of_channel)
-			free_subscription(sub);
-		return ret;
+	spin_lock(&obj->ctx->events_lock);
+	if (obj->num_events + num > MAX_SUBSCRIPTIONS) {
+		ret = -ENOSPC;
+	} else {
+		list_for_each_entry(sub, &made, of_channel)
+			list_add_tail(&sub->of_object, &obj->events);
+		list_splice_tail_init(&made, &ch->subs);
+		obj->num_events += num;
 	}
-	spin_lock(&events_lock);
-	list_for_each_entry(sub, &made, of_channel)
-		list_add_tail(&sub->of_object, &obj->events);
-	list_splice_tail(&made, &ch->subs);
-	spin_unlock(&events_lock);
-	return 0;
+	spin_unlock(&obj->ctx->events_lock);
+out:
+	list_for_each_entry_safe(sub, tmp, &made, of_channel)
+		free_subscription(sub);
+	return ret;
 }
 
 static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_SUBSCRIBE_EVENT)(struct uverbs_attr_bundle *attrs)
@@ -313,109 +339,102 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_ASYNC_EVENT_FD_ALLOC)(struct uverb
 	ch->omit_data = flags & MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA;
 	init_waitqueue_head(&ch->wait);
 	INIT_LIST_HEAD(&ch->subs);
+	spin_lock_init(&ch->lock);
 	INIT_LIST_HEAD(&ch->queue);
-	return 0;
+	if (ch->omit_data)
+		return 0;
+	ch->records = kvmalloc_array(MAX_KEPT, sizeof(*ch->records), GFP_KERNEL_ACCOUNT);
+	return ch->records ? 0 : -ENOMEM;
 }
 
 /* The file is closed, or the device goes; a file that is still open reads EIO from here on. */
 static void destroy_channel(struct ib_uobject *uobj, enum rdma_remove_reason why)
 {
 	struct channel *ch = container_of(uobj, struct channel, uobj);
-	struct subscription *sub, *next;
-	struct record *r, *tmp;
-	LIST_HEAD(records);
-	LIST_HEAD(subs);
+	spinlock_t *events_lock = &to_tctx(uobj->context)->events_lock;
+	struct subscription *sub, *tmp;
 
-	spin_lock(&events_lock);
+	spin_lock(&ch->lock);
 	ch->dead = true;
-	if (!ch->omit_data)
-		list_splice_init(&ch->queue, &records);
-	list_splice_init(&ch->subs, &subs);
-	list_for_each_entry(sub, &subs, of_channel) {
-		list_del(&sub->of_object);
-		list_del_init(&sub->queued);
-	}
-	ch->kept = 0;
 	wake_up_interruptible(&ch->wait);
-	spin_unlock(&events_lock);
+	spin_unlock(&ch->lock);
 
-	list_for_each_entry_safe(r, tmp, &records, link)
-		kfree(r);
-	list_for_each_entry_safe(sub, next, &subs, of_channel)
+	/* One by one: there may be many. */
+	spin_lock(events_lock);
+	while ((sub = list_first_entry_or_null(&ch->subs, struct subscription, of_channel))) {
+		bool done = unlink_subscription(sub);
+
+		spin_unlock(events_lock);
+		if (done)
+			free_subscription(sub);
+		spin_lock(events_lock);
+	}
+	spin_unlock(events_lock);
+	/* Neither readers nor events touch these any more. */
+	list_for_each_entry_safe(sub, tmp, &ch->queue, queued)
 		free_subscription(sub);
+	kvfree(ch->records);
+}
+
+static bool has_events(const struct channel *ch)
+{
+	return ch->omit_data ? !list_empty(&ch->queue) : ch->kept;
 }
 
 static bool readable(struct channel *ch)
 {
 	bool yes;
 
-	spin_lock(&events_lock);
-	yes = ch->dead || ch->lost || !list_empty(&ch->queue);
-	spin_unlock(&events_lock);
+	spin_lock(&ch->lock);
+	yes = ch->dead || ch->lost || has_events(ch);
+	spin_unlock(&ch->lock);
 	return yes;
 }
 
-/**
- * struct reading - an event on its way to its reader, as struct mlx5_ib_uapi_devx_async_event_hdr
- * @cookie: of the subscription
- * @eqe: with data
- */
-struct reading {
-	u64 cookie;
-	struct mlx5_eqe eqe;
-};
-
-static void take_record(struct channel *ch, struct reading *out)
+static void take_record(struct channel *ch, struct record *out)
 {
-	struct record *r = list_first_entry(&ch->queue, struct record, link);
-
-	list_del(&r->link);
+	*out = ch->records[ch->head];
+	ch->head = (ch->head + 1) % MAX_KEPT;
 	ch->kept--;
-	out->cookie = r->cookie;
-	out->eqe = r->eqe;
-	kfree(r);
 }
 
 /* Returns a subscription that is to be freed, or NULL. */
-static struct subscription *take_subscription(struct channel *ch, struct reading *out)
+static struct subscription *take_subscription(struct channel *ch, struct record *out)
 {
 	struct subscription *sub = list_first_entry(&ch->queue, struct subscription, queued);
 
 	list_del_init(&sub->queued);
 	out->cookie = sub->cookie;
-	if (!list_empty(&sub->of_object))
-		return NULL;
-	list_del(&sub->of_channel);
-	return sub;
+	return sub->obj ? NULL : sub;
 }
 
-static size_t reading_size(const struct channel *ch)
+static size_t record_size(const struct channel *ch)
 {
-	return ch->omit_data ? offsetofend(struct reading, cookie) : sizeof(struct reading);
+	return ch->omit_data ? offsetofend(struct record, cookie) : sizeof(struct record);
 }
 
 /* Returns 0, -EAGAIN if there is nothing, or what the reader is to be told. */
-static int take(struct channel *ch, size_t room, struct reading *out)
+static int take(struct channel *ch, size_t room, struct record *out)
 {
 	struct subscription *done = NULL;
 	int ret = 0;
 
-	spin_lock(&events_lock);
+	spin_lock(&ch->lock);
 	if (ch->dead) {
 		ret = -EIO;
 	} else if (ch->lost) {
 		ch->lost = false;
 		ret = -EOVERFLOW;
-	} else if (list_empty(&ch->queue)) {
+	} else if (!has_events(ch)) {
 		ret = -EAGAIN;
-	} else if (room < reading_size(ch)) {
+	} else if (room < record_size(ch)) {
 		ret = -EINVAL;
 	} else if (ch->omit_data) {
 		done = take_subscription(ch, out);
 	} else {
 		take_record(ch, out);
 	}
-	spin_unlock(&events_lock);
+	spin_unlock(&ch->lock);
 	if (done)
 		free_subscription(done);
 	return ret;
@@ -424,7 +443,7 @@ static int take(struct channel *ch, size_t room, struct reading *out)
 static ssize_t channel_read(struct file *file, char __user *buf, size_t room, loff_t *pos)
 {
 	struct channel *ch = container_of(file->private_data, struct channel, uobj);
-	struct reading out;
+	struct record out;
 	int ret;
 
 	BUILD_BUG_ON(sizeof(out) != sizeof(struct mlx5_ib_uapi_devx_async_event_hdr) + sizeof(struct mlx5_eqe));
@@ -436,7 +455,7 @@ static ssize_t channel_read(struct file *file, char __user *buf, size_t room, lo
 	}
 	if (ret)
 		return ret;
-	return copy_to_user(buf, &out, reading_size(ch)) ? -EFAULT : reading_size(ch);
+	return copy_to_user(buf, &out, record_size(ch)) ? -EFAULT : record_size(ch);
 }
 
 static __poll_t channel_poll(struct file *file, struct poll_table_struct *table)

@@ -91,6 +91,7 @@ static int UVERBS_HANDLER(MLX5_IB_METHOD_DEVX_OBJ_CREATE)(struct uverbs_attr_bun
 	if (!obj)
 		return -ENOMEM;
 
+	obj->ctx = cmd.ctx;
 	INIT_LIST_HEAD(&obj->events);
 	status = create(obj, &cmd);
 	ret = tally_devx_answer(attrs, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, status, cmd.out, cmd.out_len);

@@ -164,6 +164,7 @@ struct tally_dev {
  * @devx: may use the device's command interface
  * @db_pages: pinned pages with doorbell records, see dbrec.c
  * @db_lock: for @db_pages
+ * @events_lock: subscriptions to its objects' events, see devx_events.c
  *
  * Constant but for @db_pages.  Outlives the objects made in it.
  */
@@ -177,6 +178,7 @@ struct tally_ucontext {
 	bool devx;
 	DECLARE_HASHTABLE(db_pages, 7);
 	struct mutex db_lock;
+	spinlock_t events_lock;
 };
 
 /**

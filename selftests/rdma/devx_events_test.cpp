@@ -327,6 +327,34 @@ KTEST(devx_events, "what cannot be subscribed to is refused as a whole")
 	ch.expect_nothing();
 }
 
+KTEST(devx_events, "an object takes so many subscriptions, of all channels together, and what it refuses changes nothing")
+{
+	Context c;
+	Channel ch(c), data(c, true);
+	devx::Base b(c);
+	Rmp rmp(c, b.pdn), other(c, b.pdn);
+	auto m = Rmp::limit(rmp.number, 1);
+
+	for (uint64_t i = 0; i < 63; i++)
+		must(ch.subscribe(rmp.obj, {SRQ_RQ_LIMIT}, i), "subscribe");
+	EXPECT_EQ(data.subscribe(rmp.obj, {SRQ_RQ_LIMIT, COMP}, 100), ENOSPC);
+	{
+		Channel goes(c);
+		must(goes.subscribe(rmp.obj, {SRQ_RQ_LIMIT}, 101), "subscribe");
+		EXPECT_EQ(data.subscribe(rmp.obj, {SRQ_RQ_LIMIT}, 102), ENOSPC);
+	}
+	must(data.subscribe(rmp.obj, {SRQ_RQ_LIMIT}, 103), "subscribe");
+	EXPECT_EQ(ch.subscribe(rmp.obj, {SRQ_RQ_LIMIT}, 104), ENOSPC);
+	must(ch.subscribe(other.obj, {SRQ_RQ_LIMIT}, 105), "subscribe");
+
+	EXPECT_EQ(devx::modify(rmp.obj, m), devx::OK);
+	for (uint64_t i = 0; i < 63; i++)
+		ch.expect(i);
+	ch.expect_nothing();
+	data.expect(103);
+	data.expect_nothing();
+}
+
 KTEST(devx_events, "a reader without room gets no part of an event, and may come again")
 {
 	Context c;
