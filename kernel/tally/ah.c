@@ -1,14 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Address handles: the kernel finds the MAC, the library keeps the rest. */
+/* Address handles: the kernel finds the MAC, a user's library keeps the rest. */
+#include <rdma/ib_cache.h>
 #include "tally.h"
 
+static void keep(struct tally_address *to, const struct rdma_ah_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+	u8 smac[ETH_ALEN];
+
+	to->av.tclass = grh->traffic_class;
+	to->av.hop_limit = grh->hop_limit;
+	to->av.flow = grh->flow_label & 0xfffff;
+	memcpy(to->av.gid, grh->dgid.raw, sizeof(to->av.gid));
+	ether_addr_copy(to->av.mac, attr->roce.dmac);
+	to->from = grh->sgid_attr->gid;
+	to->ipv4 = ipv6_addr_v4mapped((struct in6_addr *)to->from.raw);
+	to->sl = rdma_ah_get_sl(attr);
+	if (rdma_read_gid_l2_fields(grh->sgid_attr, &to->vlan, smac))
+		to->vlan = VLAN_N_VID;
+}
+
 /**
- * tally_create_ah - ib_device_ops.create_user_ah
- * @ib: the handle, which needs nothing kept
+ * tally_create_ah - ib_device_ops.create_ah and create_user_ah
+ * @ib: the handle; a user's needs nothing kept
  * @init: the address, with its MAC resolved by ib_core
- * @udata: answered with that MAC
+ * @udata: answered with that MAC; NULL for a kernel user
  *
- * Return: 0; -EINVAL for an address without a GRH; -EFAULT.
+ * Never sleeps for a kernel user.  Return: 0; -EINVAL for an address without a GRH; -EFAULT.
  */
 int tally_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct ib_udata *udata)
 {
@@ -17,7 +35,11 @@ int tally_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct ib_
 
 	if (attr->type != RDMA_AH_ATTR_TYPE_ROCE || !(rdma_ah_get_ah_flags(attr) & IB_AH_GRH))
 		return -EINVAL;
-	if (!udata || udata->outlen < offsetofend(struct mlx5_ib_create_ah_resp, dmac))
+	if (!udata) {
+		keep(&to_tah(ib)->address, attr);
+		return 0;
+	}
+	if (udata->outlen < offsetofend(struct mlx5_ib_create_ah_resp, dmac))
 		return -EINVAL;
 
 	resp.response_length = min(udata->outlen, sizeof(resp));

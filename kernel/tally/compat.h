@@ -17,7 +17,7 @@
 /* ib_device_ops.create_cq: all attributes since 6.11, before that the driver's own. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
 #define TALLY_CREATE_CQ_ATTRS	  struct uverbs_attr_bundle
-#define tally_create_cq_udata(attrs) (&(attrs)->driver_udata)
+#define tally_create_cq_udata(attrs) ((attrs) ? &(attrs)->driver_udata : NULL)
 #else
 #define TALLY_CREATE_CQ_ATTRS	  struct ib_udata
 #define tally_create_cq_udata(attrs) (attrs)

@@ -145,7 +145,7 @@ static int map_memory(struct tally_cq *cq, const struct mlx5_ib_create_cq *req, 
  * tally_create_cq - ib_device_ops.create_cq
  * @ib: the queue
  * @attr: how large
- * @attrs: where the library has put it
+ * @attrs: where the library has put it; NULL for a kernel user
  *
  * Return: 0 or a negative errno.
  */
@@ -158,6 +158,8 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
 	u32 entries;
 	int ret;
 
+	if (!udata)
+		return tally_kernel_cq_create(cq, attr);
 	ret = tally_udata_get(&req, sizeof(req), offsetof(struct mlx5_ib_create_cq, cqe_comp_en), udata);
 	if (ret)
 		return ret;
@@ -199,10 +201,12 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
  * @count: completions that an event waits for, see hca_cq_moderate()
  * @usecs: how long it waits for them
  *
- * Return: 0 or -EINVAL.
+ * Return: 0 or -EINVAL; -EOPNOTSUPP for a kernel user.
  */
 int tally_modify_cq(struct ib_cq *ib, u16 count, u16 usecs)
 {
+	if (to_tcq(ib)->kernel)
+		return -EOPNOTSUPP;
 	if (usecs > TALLY_MAX_CQ_USECS)
 		return -EINVAL;
 	hca_cq_moderate(&to_tcq(ib)->hca, count, (u64)usecs * NSEC_PER_USEC);
@@ -263,5 +267,10 @@ out:
  */
 int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata)
 {
-	return tally_cq_unmake(to_tcq(ib));
+	struct tally_cq *cq = to_tcq(ib);
+
+	if (!cq->kernel)
+		return tally_cq_unmake(cq);
+	tally_kernel_cq_destroy(cq);
+	return 0;
 }

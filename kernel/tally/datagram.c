@@ -31,6 +31,33 @@ static void fill_ipv4(u8 *grh, const struct hca_av *av, u32 bytes, const u8 *fro
 }
 
 /**
+ * tally_write_grh - the network header of a datagram
+ * @av: where to
+ * @from: from where
+ * @bytes: of payload
+ * @grh: filled in, HCA_GRH_BYTES; aligned to 4
+ */
+void tally_write_grh(const struct hca_av *av, const union ib_gid *from, u32 bytes, u8 *grh)
+{
+	struct ib_grh *h = (struct ib_grh *)grh;
+	union ib_gid to;
+
+	memcpy(to.raw, av->gid, sizeof(to.raw));
+	if (ipv6_addr_v4mapped((struct in6_addr *)from->raw)) {
+		fill_ipv4(grh, av, bytes, from->raw, to.raw);
+		return;
+	}
+	*h = (struct ib_grh){
+		.version_tclass_flow = cpu_to_be32(6u << 28 | av->tclass << 20 | (av->flow & 0xfffff)),
+		.paylen = cpu_to_be16(sizeof(struct udphdr) + TRANSPORT_BYTES + bytes),
+		.next_hdr = IPPROTO_UDP,
+		.hop_limit = av->hop_limit,
+		.sgid = *from,
+		.dgid = to,
+	};
+}
+
+/**
  * tally_fill_grh - hca_ops.fill_grh
  * @hca: the QP that sends
  * @av: where to
@@ -41,23 +68,10 @@ static void fill_ipv4(u8 *grh, const struct hca_av *av, u32 bytes, const u8 *fro
  */
 bool tally_fill_grh(struct hca_qp *hca, const struct hca_av *av, u32 bytes, u8 *grh)
 {
-	struct ib_grh *h = (struct ib_grh *)grh;
-	union ib_gid from, to;
+	union ib_gid from;
 
 	if (!tally_gid_at(hca_to_tdev(hca->dev), av->flow >> 20 & 0xff, &from))
 		return false;
-	memcpy(to.raw, av->gid, sizeof(to.raw));
-	if (ipv6_addr_v4mapped((struct in6_addr *)from.raw)) {
-		fill_ipv4(grh, av, bytes, from.raw, to.raw);
-		return true;
-	}
-	*h = (struct ib_grh){
-		.version_tclass_flow = cpu_to_be32(6u << 28 | av->tclass << 20 | (av->flow & 0xfffff)),
-		.paylen = cpu_to_be16(sizeof(struct udphdr) + TRANSPORT_BYTES + bytes),
-		.next_hdr = IPPROTO_UDP,
-		.hop_limit = av->hop_limit,
-		.sgid = from,
-		.dgid = to,
-	};
+	tally_write_grh(av, &from, bytes, grh);
 	return true;
 }

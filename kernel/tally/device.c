@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The device: what it can do, in one table, and what it says about itself. */
 #include <net/addrconf.h>
+#include <rdma/ib_mad.h>
 #include "parent.h"
 #include "tally.h"
 
@@ -29,7 +30,7 @@ static int query_device(struct ib_device *ib, struct ib_device_attr *attr, struc
 				    IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_RC_RNR_NAK_GEN |
 				    IB_DEVICE_MEM_WINDOW | IB_DEVICE_MEM_WINDOW_TYPE_2B |
 				    IB_DEVICE_MEM_MGT_EXTENSIONS | IB_DEVICE_XRC,
-		.kernel_cap_flags = IBK_ALLOW_USER_UNREG,
+		.kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_LOCAL_DMA_LKEY,
 		.max_send_sge = TALLY_MAX_SEND_SGE,
 		.max_recv_sge = HCA_MAX_RECV_SGE,
 		.max_sge_rd = TALLY_MAX_SEND_SGE,
@@ -85,6 +86,7 @@ static int query_port(struct ib_device *ib, u32 port, struct ib_port_attr *attr)
 	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_DISABLED;
 	attr->max_mtu = IB_MTU_4096;
 	attr->active_mtu = READ_ONCE(dev->mtu);
+	attr->port_cap_flags = IB_PORT_CM_SUP;
 	attr->gid_tbl_len = TALLY_NUM_GIDS;
 	attr->ip_gids = true;
 	attr->max_msg_sz = HCA_MAX_MSG;
@@ -101,7 +103,8 @@ static int get_port_immutable(struct ib_device *ib, u32 port, struct ib_port_imm
 	struct ib_port_attr attr;
 	int ret;
 
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP;
+	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
 	ret = ib_query_port(ib, port, &attr);
 	if (ret)
 		return ret;
@@ -128,10 +131,6 @@ static void get_dev_fw_str(struct ib_device *ib, char *str)
 	strscpy(str, "tally " TALLY_VERSION, IB_FW_VERSION_NAME_MAX);
 }
 
-struct tally_ah {
-	struct ib_ah ib;
-};
-
 static const struct ib_device_ops tally_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = RDMA_DRIVER_MLX5,
@@ -156,6 +155,7 @@ static const struct ib_device_ops tally_ops = {
 
 	.alloc_pd = tally_alloc_pd,
 	.dealloc_pd = tally_dealloc_pd,
+	.get_dma_mr = tally_get_dma_mr,
 	.reg_user_mr = tally_reg_user_mr,
 	.reg_user_mr_dmabuf = tally_reg_user_mr_dmabuf,
 	.rereg_user_mr = tally_rereg_user_mr,
@@ -173,6 +173,8 @@ static const struct ib_device_ops tally_ops = {
 	.modify_cq = tally_modify_cq,
 	.resize_cq = tally_resize_cq,
 	.destroy_cq = tally_destroy_cq,
+	.poll_cq = tally_poll_cq,
+	.req_notify_cq = tally_req_notify_cq,
 	.create_srq = tally_create_srq,
 	.modify_srq = tally_modify_srq,
 	.query_srq = tally_query_srq,
@@ -181,6 +183,8 @@ static const struct ib_device_ops tally_ops = {
 	.modify_qp = tally_modify_qp,
 	.query_qp = tally_query_qp,
 	.destroy_qp = tally_destroy_qp,
+	.post_send = tally_post_send,
+	.post_recv = tally_post_recv,
 	.create_ah = tally_create_ah,
 	.create_user_ah = tally_create_ah,
 	.destroy_ah = tally_destroy_ah,

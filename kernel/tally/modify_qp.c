@@ -324,6 +324,8 @@ int tally_modify_qp(struct ib_qp *ib, struct ib_qp_attr *attr, int mask, struct 
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
+	if (to_tqp(ib)->gsi)
+		return tally_gsi_modify(to_tqp(ib), attr, mask);
 	ret = get_request(udata);
 	return ret ? ret : tally_qp_modify(to_tqp(ib), attr, mask, udata);
 }

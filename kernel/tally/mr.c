@@ -80,13 +80,25 @@ static struct tally_mr *alloc(struct ib_pd *pd)
 }
 
 /**
+ * tally_get_dma_mr - ib_device_ops.get_dma_mr
+ * @pd: protection domain
+ * @access: enum ib_access_flags
+ *
+ * QP 1, the only user of kernel memory, reaches it without a key.  Return: -EOPNOTSUPP.
+ */
+struct ib_mr *tally_get_dma_mr(struct ib_pd *pd, int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+/**
  * tally_reg_user_mr - ib_device_ops.reg_user_mr
  * @pd: protection domain
  * @start: address in the caller's memory
  * @length: bytes
  * @iova: address of the first byte as requests name it
  * @access: enum ib_access_flags
- * @udata: unused
+ * @udata: NULL for a kernel user, who gets none
  *
  * Return: the region or an ERR_PTR.
  */
@@ -96,6 +108,8 @@ struct ib_mr *tally_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iov
 	struct tally_mr *mr;
 	int ret;
 
+	if (!udata)
+		return ERR_PTR(-EOPNOTSUPP);
 	ret = check(length, iova, access);
 	if (ret)
 		return ERR_PTR(ret);

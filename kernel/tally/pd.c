@@ -10,7 +10,7 @@
 /**
  * tally_alloc_pd - ib_device_ops.alloc_pd
  * @ib: the domain
- * @udata: answered with its number, which WQEs and keys of the command interface name
+ * @udata: answered with its number, which WQEs and keys of the command interface name; NULL for a kernel user
  *
  * Return: 0 or a negative errno.
  */
@@ -21,6 +21,9 @@ int tally_alloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 	struct mlx5_ib_alloc_pd_resp resp = {};
 	int ret;
 
+	/* A kernel user's has no number, for nothing that commands make is in it. */
+	if (!ctx)
+		return 0;
 	ret = tally_res_init(&pd->res, &to_tdev(ib->device)->pds, ctx);
 	if (ret)
 		return ret;
@@ -47,6 +50,8 @@ int tally_dealloc_pd(struct ib_pd *ib, struct ib_udata *udata)
 	struct tally_pd *pd = to_tpd(ib);
 	int ret;
 
+	if (!pd->res.ctx)
+		return 0;
 	ret = tally_res_hide(&pd->res);
 	if (!ret)
 		tally_res_release(&pd->res);

@@ -268,7 +268,7 @@ static int make(struct tally_qp *qp, const struct ib_qp_init_attr *init, const s
  * tally_create_qp - ib_device_ops.create_qp
  * @ib: the queue pair
  * @init: what kind and how large
- * @udata: where the library has put it
+ * @udata: where the library has put it; NULL for a kernel user
  *
  * Return: 0; -EOPNOTSUPP for another transport, -EINVAL for numbers that do not fit together, -ENOMEM beyond the
  *	device's limits; another negative errno.
@@ -281,6 +281,8 @@ int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_ud
 	struct shape shape;
 	int ret;
 
+	if (!udata && init->qp_type != IB_QPT_XRC_TGT)
+		return tally_gsi_create(qp, init);
 	/* Of an XRC target, which has no queues, ib_core keeps the library's part to itself. */
 	if (init->qp_type != IB_QPT_XRC_TGT) {
 		ret = tally_udata_get(&req, sizeof(req), offsetof(struct mlx5_ib_create_qp, uidx), udata);
@@ -331,6 +333,11 @@ int tally_create_qp(struct ib_qp *ib, struct ib_qp_init_attr *init, struct ib_ud
  */
 int tally_destroy_qp(struct ib_qp *ib, struct ib_udata *udata)
 {
-	tally_qp_unmake(to_tqp(ib));
+	struct tally_qp *qp = to_tqp(ib);
+
+	if (qp->gsi)
+		tally_gsi_destroy(qp);
+	else
+		tally_qp_unmake(qp);
 	return 0;
 }

@@ -156,15 +156,14 @@ struct hca_dev *tally_route(struct hca_qp *hca)
 }
 
 /**
- * tally_route_av - hca_ops.route_av
- * @hca: the QP that sends there
+ * tally_route_address - who answers at an address
+ * @self: the device that asks
  * @av: the address
  *
- * Return: the device that answers there, or NULL.
+ * Process context, under RCU.  Return: the device, or NULL.
  */
-struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av)
+struct tally_dev *tally_route_address(struct tally_dev *self, const struct hca_av *av)
 {
-	struct tally_dev *self = hca_to_tdev(hca->dev);
 	struct tally_dev *peer = NULL;
 	union ib_gid gid;
 
@@ -175,6 +174,20 @@ struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av)
 	if (peer && !peer->port_up)
 		peer = NULL;
 	spin_unlock(&fabric_lock);
+	return peer;
+}
+
+/**
+ * tally_route_av - hca_ops.route_av
+ * @hca: the QP that sends there
+ * @av: the address
+ *
+ * Return: the device that answers there, or NULL.
+ */
+struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av)
+{
+	struct tally_dev *peer = tally_route_address(hca_to_tdev(hca->dev), av);
+
 	return peer ? &peer->hca : NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <linux/hashtable.h>
 #include <linux/hrtimer.h>
 #include <linux/idr.h>
+#include <linux/if_vlan.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/workqueue.h>
@@ -99,6 +100,7 @@ struct tally_stats {
  * @umems: memory registered for commands, likewise
  * @res_lock: who uses what by number, see res.c; a leaf but for the tables' own locks
  * @xrcds: numbers of XRC domains
+ * @gsi: QP 1, or NULL; written under @res_lock, read under RCU
  * @num_mcast: QPs that have joined groups; under multicast.c's lock
  * @key_variant: lower 8 bits of the next memory key
  * @num_cntrs: completion counters that exist
@@ -132,6 +134,7 @@ struct tally_dev {
 	struct hca_table umems;
 	spinlock_t res_lock;
 	struct ida xrcds;
+	struct tally_gsi __rcu *gsi;
 	u32 num_mcast;
 	atomic_t key_variant;
 	atomic_t num_cntrs;
@@ -208,6 +211,8 @@ struct tally_pd {
 };
 
 struct tally_umem;
+struct tally_gsi;
+struct tally_kernel_cq;
 
 /**
  * struct tally_ring - user memory that the HCA reads and writes as a queue
@@ -313,9 +318,32 @@ struct tally_mw {
 };
 
 /**
+ * struct tally_address - where a kernel user's message comes from and goes to
+ * @av: the receiver's address, with neither number nor key of a QP
+ * @from: the sender's; ib_core keeps it in the GID table as long as the handle lives
+ * @ipv4: both are IPv4 addresses
+ * @sl: service level
+ * @vlan: VLAN_N_VID: none
+ */
+struct tally_address {
+	struct hca_av av;
+	union ib_gid from;
+	bool ipv4;
+	u8 sl;
+	u16 vlan;
+};
+
+/* An address handle; @address of a kernel user's only.  Constant. */
+struct tally_ah {
+	struct ib_ah ib;
+	struct tally_address address;
+};
+
+/**
  * struct tally_cq - a completion queue
  * @ib: what ib_core knows of it; zeroed in one that a command has made
  * @devx: the command's object, or NULL
+ * @kernel: the queue of a kernel user, see kernel_cq.c; then nothing below is used.  Else NULL
  * @hca: the queue itself
  * @res: its number
  * @ctx: whose it is
@@ -329,6 +357,7 @@ struct tally_mw {
 struct tally_cq {
 	struct ib_cq ib;
 	const struct tally_devx_obj *devx;
+	struct tally_kernel_cq *kernel;
 	struct hca_cq hca;
 	struct tally_res res;
 	struct tally_ucontext *ctx;
@@ -366,6 +395,7 @@ struct tally_srq {
  * struct tally_qp - a queue pair
  * @ib: what ib_core knows of it; of one that a command has made, only the device and the number are set
  * @devx: the command's object, or NULL
+ * @gsi: the queues of QP 1, see gsi.c; NULL for all others
  * @hca: the queues and the state
  * @work: its place in the engine
  * @bfreg: its doorbell register
@@ -385,6 +415,7 @@ struct tally_srq {
 struct tally_qp {
 	struct ib_qp ib;
 	const struct tally_devx_obj *devx;
+	struct tally_gsi *gsi;
 	struct tally_work work;
 	struct tally_bfreg *bfreg;
 	struct list_head bfreg_link;
@@ -448,6 +479,11 @@ static inline struct tally_cq *hca_to_tcq(struct hca_cq *hca)
 	return container_of(hca, struct tally_cq, hca);
 }
 
+static inline struct tally_ah *to_tah(struct ib_ah *ib)
+{
+	return container_of(ib, struct tally_ah, ib);
+}
+
 static inline struct tally_srq *to_tsrq(struct ib_srq *ib)
 {
 	return container_of(ib, struct tally_srq, ib);
@@ -489,6 +525,7 @@ void tally_fabric_set_netdev(struct tally_dev *dev, const struct net_device *nde
 void tally_qp_set_route(struct tally_qp *qp, const union ib_gid *dgid, const u8 *dmac);
 struct hca_dev *tally_route(struct hca_qp *hca);
 struct hca_dev *tally_route_av(struct hca_qp *hca, const struct hca_av *av);
+struct tally_dev *tally_route_address(struct tally_dev *self, const struct hca_av *av);
 bool tally_is_there(const struct hca_dev *hca);
 bool tally_gid_at(struct tally_dev *dev, u32 index, union ib_gid *gid);
 int tally_add_gid(const struct ib_gid_attr *attr, void **context);
@@ -552,6 +589,7 @@ int tally_dmabuf_map(struct tally_dmabuf *buf, struct ib_device *device, int fd,
 void tally_dmabuf_unmap(struct tally_dmabuf *buf);
 
 /* mr.c */
+struct ib_mr *tally_get_dma_mr(struct ib_pd *pd, int access);
 struct ib_mr *tally_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 iova, int access,
 				struct ib_udata *udata);
 struct ib_mr *tally_reg_user_mr_dmabuf(struct ib_pd *pd, u64 offset, u64 length, u64 iova, int fd, int access,
@@ -617,6 +655,7 @@ int tally_dealloc_xrcd(struct ib_xrcd *ib, struct ib_udata *udata);
 struct hca_srq *tally_xrc_srq(struct hca_dev *hca, u32 srqn, u32 xrcdn);
 
 /* datagram.c */
+void tally_write_grh(const struct hca_av *av, const union ib_gid *from, u32 bytes, u8 *grh);
 bool tally_fill_grh(struct hca_qp *hca, const struct hca_av *av, u32 bytes, u8 *grh);
 
 /* multicast.c */
@@ -628,6 +667,21 @@ int tally_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid);
 /* ah.c */
 int tally_create_ah(struct ib_ah *ib, struct rdma_ah_init_attr *init, struct ib_udata *udata);
 int tally_destroy_ah(struct ib_ah *ib, u32 flags);
+
+/* gsi.c: QP 1 */
+int tally_gsi_create(struct tally_qp *qp, struct ib_qp_init_attr *init);
+int tally_gsi_modify(struct tally_qp *qp, const struct ib_qp_attr *attr, int mask);
+void tally_gsi_destroy(struct tally_qp *qp);
+int tally_post_send(struct ib_qp *ib, const struct ib_send_wr *wr, const struct ib_send_wr **bad);
+int tally_post_recv(struct ib_qp *ib, const struct ib_recv_wr *wr, const struct ib_recv_wr **bad);
+
+/* kernel_cq.c */
+int tally_kernel_cq_create(struct tally_cq *cq, const struct ib_cq_init_attr *attr);
+void tally_kernel_cq_destroy(struct tally_cq *cq);
+void tally_kernel_cq_add(struct ib_cq *ib, const struct ib_wc *wc, bool solicited);
+void tally_kernel_cq_forget(struct ib_cq *ib, const struct ib_qp *qp);
+int tally_poll_cq(struct ib_cq *ib, int num, struct ib_wc *wcs);
+int tally_req_notify_cq(struct ib_cq *ib, enum ib_cq_notify_flags flags);
 
 /* counters.c */
 extern const struct ib_comp_cntr_ops tally_cntr_ops;

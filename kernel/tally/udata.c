@@ -7,12 +7,15 @@
  * @req: zeroed where the library sent nothing
  * @size: of what this driver knows
  * @min: what every library sends
- * @udata: the request
+ * @udata: the request; NULL in one of a kernel user
  *
- * Return: 0; -EINVAL for too little, -EOPNOTSUPP for a tail that is unknown here and not zero, -EFAULT.
+ * Return: 0; -EINVAL for too little, -EOPNOTSUPP for a tail that is unknown here and not zero or for a request of a
+ *	kernel user, -EFAULT.
  */
 int tally_udata_get(void *req, size_t size, size_t min, struct ib_udata *udata)
 {
+	if (!udata)
+		return -EOPNOTSUPP;
 	if (udata->inlen < min)
 		return -EINVAL;
 	if (udata->inlen > size && !ib_is_udata_cleared(udata, size, udata->inlen - size))
