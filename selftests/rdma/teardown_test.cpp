@@ -33,14 +33,18 @@ std::string output(const std::string &cmd)
 
 int run(const std::string &cmd) { return std::system((cmd + " >/dev/null 2>&1").c_str()); }
 
-// No objects of user space's on the device: rdma(8) says so of each kind, "N: dev: pd 0 cq 0 ...".
+// No objects of user space's on the device: rdma(8) says so of each kind, "N: dev: pd 1 cq 1 ...".  The kernel has QP 1
+// on each device, with a domain and a queue of completions.
 bool nothing_left(const std::string &dev)
 {
 	std::istringstream words(output("rdma resource show " + dev));
 	std::map<std::string, std::string> number;
 	for (std::string kind, word; words >> word; kind = word)
 		number[kind] = word;
-	for (const char *kind : {"pd", "cq", "qp", "mr", "ctx", "srq"})
+	for (const char *kind : {"pd", "cq", "qp"})
+		if (number[kind] != "1")
+			return false;
+	for (const char *kind : {"mr", "ctx", "srq", "cm_id"})
 		if (number[kind] != "0")
 			return false;
 	return true;

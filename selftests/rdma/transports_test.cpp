@@ -218,6 +218,25 @@ KTEST(ud, "a datagram with another Q_Key, to no QP or without a receive is lost,
 	EXPECT_EQ(state_of(p.a.qp.get()), IBV_QPS_RTS);
 }
 
+KTEST(ud, "a datagram to QP 1, which is the kernel's, is lost whatever its Q_Key")
+{
+	constexpr uint32_t qp1 = 1, qp1_key = 0x80010000;
+	Context c;
+	Datagrams p(c);
+	Ah ah = create_ah(c, p.a.pd.get(), c.gid());
+
+	p.send(ah, 256, p.o.qkey, qp1);
+	p.send(ah, 256, qp1_key, qp1);
+	// also as the QP's own, which a privileged process can give it
+	ibv_qp_attr attr{};
+	attr.qkey = qp1_key;
+	if (ibv_modify_qp(p.a.qp.get(), &attr, IBV_QP_QKEY) == 0)
+		p.send(ah, 256, qp1_key, qp1);
+	post_recv(p.b.qp.get(), {p.b.mem->sge(0, 200)});
+	p.send(ah, 33, p.o.qkey);
+	EXPECT_EQ(expect_wc(p.b.rcq.get()).byte_len, grh_bytes + 33);
+}
+
 ibv_gid group(uint8_t number)
 {
 	ibv_gid g{};
