@@ -36,21 +36,20 @@ class PairFailed(Exception):
     """What went wrong."""
 
 
-def client_says(server_cmd, client_cmd, address, port, limit):
-    """Server and client of one program; both must succeed.  The client's output."""
-    at_port = ['-p', str(port)]
-    server = subprocess.Popen(server_cmd + at_port, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def converse(server_cmd, client_cmd, is_ready, limit):
+    """Server and client of one program; both must succeed.  is_ready(pid) says whether the server waits for the
+    client.  The client's output."""
+    server = subprocess.Popen(server_cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     client = None
     try:
         end = time.monotonic() + limit
-        while not listening(port, server.pid):
+        while not is_ready(server.pid):
             if server.poll() is not None:
                 raise PairFailed(f'server: exit status {server.returncode}\n{server.stdout.read()}')
             if time.monotonic() > end:
                 raise PairFailed('server does not listen')
             time.sleep(0.02)
-        client = subprocess.Popen(client_cmd + at_port + [address], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True)
+        client = subprocess.Popen(client_cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         text, _ = client.communicate(timeout=limit)
         if client.returncode:
             raise PairFailed(f'client: exit status {client.returncode}\n{text}')
@@ -65,6 +64,12 @@ def client_says(server_cmd, client_cmd, address, port, limit):
             if p and p.poll() is None:
                 p.kill()
                 p.wait()
+
+
+def client_says(server_cmd, client_cmd, address, port, limit):
+    """The same of programs that find each other by TCP."""
+    at_port = ['-p', str(port)]
+    return converse(server_cmd + at_port, client_cmd + at_port + [address], lambda pid: listening(port, pid), limit)
 
 
 def run_pair(server_cmd, client_cmd, address, port, limit):
