@@ -22,6 +22,9 @@
 #define FIRST_PGOFF (1ull << 36)
 static atomic64_t next_pgoff = ATOMIC64_INIT(FIRST_PGOFF);
 
+/* Mappings of a page: one is usual, and one of each process that shares a context. */
+#define MAX_MAPS 16
+
 /* ---- pages ---- */
 
 static void uar_init(struct tally_uars *uars, u32 index)
@@ -318,6 +321,7 @@ static void uar_vma_close(struct vm_area_struct *vma)
 	/* From here to the end nothing sleeps, but for the lock; see tally_uars_exit(). */
 	mutex_lock(&uars->maps_lock);
 	list_del(&map->link);
+	map->uar->num_maps--;
 	if (list_empty(&uars->maps))
 		wake_up(&uars->no_maps);
 	mutex_unlock(&uars->maps_lock);
@@ -352,6 +356,25 @@ static const struct vm_operations_struct uar_vm_ops = {
 	.map_pages = uar_vma_map_pages,
 };
 
+/* One more mapping, if there are not too many: a zap goes over all of them while other pages wait. */
+static bool count_map(struct tally_uar *uar)
+{
+	bool room;
+
+	mutex_lock(&uar->uars->maps_lock);
+	room = uar->num_maps < MAX_MAPS;
+	uar->num_maps += room;
+	mutex_unlock(&uar->uars->maps_lock);
+	return room;
+}
+
+static void uncount_map(struct tally_uar *uar)
+{
+	mutex_lock(&uar->uars->maps_lock);
+	uar->num_maps--;
+	mutex_unlock(&uar->uars->maps_lock);
+}
+
 int tally_uar_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 index)
 {
 	struct tally_uars *uars = ctx->uars;
@@ -368,15 +391,20 @@ int tally_uar_mmap(struct tally_ucontext *ctx, struct vm_area_struct *vma, u32 i
 	if (!is_known(uar))
 		return -EINVAL;
 
-	map = kmalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
-	if (!map)
+	if (!count_map(uar))
 		return -ENOMEM;
+	map = kmalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
+	if (!map) {
+		uncount_map(uar);
+		return -ENOMEM;
+	}
 	map->uar = uar;
 	map->vma = vma;
 	map->core_ops = vma->vm_ops;
 	ret = rdma_user_mmap_io(&ctx->ib, vma, page_to_pfn(uar->scratch), PAGE_SIZE, vma->vm_page_prot, NULL);
 	if (ret) {
 		kfree(map);
+		uncount_map(uar);
 		return ret;
 	}
 	/* The VMA is not to be found yet: nobody faults, and nobody but us zaps. */
@@ -436,6 +464,7 @@ void tally_uars_disassociate(struct tally_ucontext *ctx)
 			vma_start_write(map->vma);
 			give_back(map);
 			list_move(&map->link, &gone);
+			map->uar->num_maps--;
 			zap_vma_ptes(map->vma, map->vma->vm_start, PAGE_SIZE);
 		}
 		mutex_unlock(&uars->maps_lock);

@@ -87,6 +87,7 @@ struct tally_bfreg {
  * @known: user space may name it; likewise
  * @users: what is bound to it beside QPs; likewise
  * @scratch: what is mapped in polled mode; once there, it stays
+ * @num_maps: mappings, those that are just being made included; under tally_uars.maps_lock
  * @pgoff: vm_pgoff of its mappings, like no other mapping's of any device, so that a zap hits only them
  * @mapping: address space of its mappings; set by the first one
  * @bfregs: its registers
@@ -125,6 +126,7 @@ struct tally_uar {
 	bool known;
 	u32 users;
 	struct page *scratch;
+	u32 num_maps;
 	unsigned long pgoff;
 	struct address_space *mapping;
 	struct tally_bfreg bfregs[TALLY_BFREGS_PER_UAR];
@@ -162,7 +164,7 @@ struct tally_uar {
  * @engine: what polls its pages and runs its QPs
  * @lock: @cqs, and the QP lists and counts of all pages
  * @cqs: struct tally_cq.uar_link of the context's CQs; changed under @lock, read under RCU
- * @maps_lock: @maps
+ * @maps_lock: @maps and the pages' num_maps
  * @maps: struct tally_uar_map.link
  * @no_maps: woken when @maps becomes empty
  * @num: pages
