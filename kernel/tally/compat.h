@@ -14,6 +14,11 @@
 #error "Memory is reached through the kernel's linear mapping, which only 64-bit kernels have of all of it"
 #endif
 
+/* What tally_uars_exit() relies on; without preemption, synchronize_rcu_tasks() is synchronize_rcu(), and suffices. */
+#if defined(CONFIG_PREEMPTION) && !defined(CONFIG_TASKS_RCU)
+#error "A preemptible kernel needs CONFIG_TASKS_RCU"
+#endif
+
 /* ib_device_ops.create_cq: all attributes since 6.11, before that the driver's own. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 11, 0)
 #define TALLY_CREATE_CQ_ATTRS	  struct uverbs_attr_bundle

@@ -53,7 +53,8 @@ static void free_pages_and_all(struct tally_uars *uars)
 	for (i = 0; i < uars->num; i++)
 		if (uars->pages[i].scratch)
 			__free_page(uars->pages[i].scratch);
-	kvfree(uars);
+	/* It may not sleep, as kvfree() may: see tally_uars_exit(). */
+	kvfree_rcu(uars, rcu);
 }
 
 static void release(struct kref *refs)
@@ -318,8 +319,8 @@ static void uar_vma_close(struct vm_area_struct *vma)
 	give_back(map);
 	if (vma->vm_ops->close)
 		vma->vm_ops->close(vma);
-	/* From here to the end nothing sleeps, but for the lock; see tally_uars_exit(). */
 	mutex_lock(&uars->maps_lock);
+	/* From here to the end nothing sleeps; see tally_uars_exit(). */
 	list_del(&map->link);
 	map->uar->num_maps--;
 	if (list_empty(&uars->maps))
@@ -479,7 +480,8 @@ void tally_uars_disassociate(struct tally_ucontext *ctx)
 
 /*
  * A close that has taken its mapping off the list still has a few instructions of ours before it.  It does not
- * sleep any more, so it is out when every task that was preempted has been scheduled by its own will.
+ * sleep any more, so it is out when every task that was preempted has been scheduled by its own will.  A kernel that
+ * does not preempt waits for a grace period instead; see compat.h.
  */
 void tally_uars_exit(void)
 {

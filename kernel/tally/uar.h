@@ -15,6 +15,7 @@
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
+#include <linux/rcupdate.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include "doorbell.h"
@@ -159,6 +160,7 @@ struct tally_uar {
 /**
  * struct tally_uars - a context's UAR pages
  * @refs: one of the context, one of each mapping
+ * @rcu: frees it
  * @dev: the device
  * @ctx: the context
  * @engine: what polls its pages and runs its QPs
@@ -172,6 +174,7 @@ struct tally_uar {
  */
 struct tally_uars {
 	struct kref refs;
+	struct rcu_head rcu;
 	struct tally_dev *dev;
 	struct tally_ucontext *ctx;
 	struct tally_engine *engine;
