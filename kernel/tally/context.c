@@ -77,7 +77,7 @@ int tally_alloc_ucontext(struct ib_ucontext *ib, struct ib_udata *udata)
 
 	/* The library has locks for page 0 of its own, so there is at least one more. */
 	ctx->dyn_uars = req.lib_caps & MLX5_LIB_CAP_DYN_UAR;
-	ctx->num_uars = ctx->dyn_uars ? TALLY_DYN_UARS :
+	ctx->num_uars = ctx->dyn_uars ? TALLY_MAX_UARS :
 			max_t(u32, DIV_ROUND_UP(req.total_num_bfregs, TALLY_BFREGS_PER_UAR), 2);
 	ctx->cqe_version = min_t(u8, req.max_cqe_version, 1);
 	ctx->devx = req.flags & MLX5_IB_ALLOC_UCTX_DEVX;

@@ -597,14 +597,17 @@ enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy)
 	return ret;
 }
 
-void tally_uar_forget(struct tally_uar *uar)
+void tally_uars_forget(struct tally_uars *uars)
 {
-	struct tally_poller *p = poller_of(uar);
+	struct tally_poller *p = tally_engine_poller(uars->engine);
+	u32 i;
 
 	mutex_lock(&p->lock);
 	spin_lock(&p->ask_lock);
-	list_del_init(&uar->ask_link);
+	for (i = 0; i < uars->num; i++) {
+		list_del_init(&uars->pages[i].ask_link);
+		list_del_init(&uars->pages[i].poll_link);
+	}
 	spin_unlock(&p->ask_lock);
-	list_del_init(&uar->poll_link);
 	mutex_unlock(&p->lock);
 }

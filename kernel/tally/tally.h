@@ -53,8 +53,7 @@ enum {
 	TALLY_MAX_RQ_SHIFT   = 9,
 	TALLY_MIN_RQ_SHIFT   = 4,
 	TALLY_MIN_SRQ_SHIFT  = 5,
-	TALLY_MAX_UARS	     = 256,
-	TALLY_DYN_UARS	     = 64,		/* pages that a context may allocate */
+	TALLY_MAX_UARS	     = 256,	/* of a context; what an offset for mmap() has room for */
 	TALLY_NUM_GIDS	     = 256,
 };
 

@@ -105,18 +105,13 @@ static void kill_pages(struct tally_uars *uars)
 		struct tally_uar *uar = &uars->pages[i];
 
 		mutex_lock(&uar->mode_lock);
-		/* A fault may still make this ASKED; nothing follows from it. */
+		/*
+		 * A fault under way may have made it ASKED just before, and put it on the list of those that ask:
+		 * tally_uars_forget() comes when there are no faults any more.
+		 */
 		WRITE_ONCE(uar->mode, TALLY_UAR_DEAD);
 		mutex_unlock(&uar->mode_lock);
 	}
-}
-
-static void forget_pages(struct tally_uars *uars)
-{
-	u32 i;
-
-	for (i = 0; i < uars->num; i++)
-		tally_uar_forget(&uars->pages[i]);
 }
 
 void tally_uars_free(struct tally_ucontext *ctx)
@@ -125,7 +120,7 @@ void tally_uars_free(struct tally_ucontext *ctx)
 
 	/* The file is closed, thus unmapped, or the device has gone and nothing is mapped any more. */
 	kill_pages(uars);
-	forget_pages(uars);
+	tally_uars_forget(uars);
 	ctx->uars = NULL;
 	kref_put(&uars->refs, release);
 }
@@ -475,7 +470,7 @@ void tally_uars_disassociate(struct tally_ucontext *ctx)
 		mmput(mm);
 	}
 	wait_event(uars->no_maps, list_empty(&uars->maps));
-	forget_pages(uars);
+	tally_uars_forget(uars);
 }
 
 /*
@@ -513,11 +508,11 @@ static struct tally_bfreg *choose(struct tally_uars *uars)
 	u32 best_page = 0, i, k;
 
 	for (i = uars->num; i-- > 1;) {
-		u32 page = page_qps(&uars->pages[i]);
+		u32 page;
 
 		if (!uars->pages[i].known)
 			continue;
-
+		page = page_qps(&uars->pages[i]);
 		for (k = 0; k < TALLY_BFREGS_PER_UAR; k++) {
 			struct tally_bfreg *b = &uars->pages[i].bfregs[k];
 

@@ -297,8 +297,8 @@ void tally_uar_rang(struct tally_uar *uar);
 /* Put a page that has just been mapped on the list of those to poll. */
 void tally_uar_ask(struct tally_uar *uar);
 
-/* Polling of the page has ended for good; it is TALLY_UAR_DEAD. */
-void tally_uar_forget(struct tally_uar *uar);
+/* Polling of the context's pages has ended for good; they are TALLY_UAR_DEAD, and no fault on them is under way. */
+void tally_uars_forget(struct tally_uars *uars);
 
 /* A QP leaves the page; under tally_uars.lock. */
 void tally_uar_forget_qp(struct tally_uar *uar, struct tally_qp *qp);
