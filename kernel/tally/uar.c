@@ -238,36 +238,27 @@ void tally_uar_publish_page(struct tally_ucontext *ctx, u32 index)
 vm_fault_t tally_uar_insert(struct tally_uar *uar, struct vm_fault *vmf, u64 hold_ns)
 {
 	vm_fault_t ret = VM_FAULT_NOPAGE;
-	bool ask = false;
+	bool polled;
+	u64 held;
 
 	mutex_lock(&uar->mode_lock);
-	switch (uar->mode) {
-	case TALLY_UAR_TRAPPED:
-		if (!hold_ns)
-			goto out;
-		ask = true;
-		break;
-	case TALLY_UAR_ASKED:
-		if (!hold_ns)
-			goto out;
-		break;
-	case TALLY_UAR_DEAD:
-		/* The mapping is about to become the core's; then the fault is the core's, too. */
+	polled = uar->mode == TALLY_UAR_OPEN || uar->mode == TALLY_UAR_MAPPED;
+	/* DEAD: the mapping is about to become the core's; then the fault is the core's, too. */
+	if (uar->mode == TALLY_UAR_DEAD || (!polled && !hold_ns))
 		goto out;
-	}
-	ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(uar->scratch));
-	if (ret != VM_FAULT_NOPAGE) {
-		ask = false;
-		goto out;
-	}
+	/* First of all the engine is to watch it, and not to give it up: another thread may store at once. */
+	held = uar->hold_until;
 	if (hold_ns)
 		WRITE_ONCE(uar->hold_until, local_clock() + hold_ns);
-	WRITE_ONCE(uar->mode, TALLY_UAR_MAPPED);
+	if (!polled)
+		tally_uar_ask(uar);
+	ret = vmf_insert_pfn(vmf->vma, vmf->address, page_to_pfn(uar->scratch));
+	if (ret == VM_FAULT_NOPAGE)
+		WRITE_ONCE(uar->mode, TALLY_UAR_MAPPED);
+	else
+		WRITE_ONCE(uar->hold_until, held);
 out:
 	mutex_unlock(&uar->mode_lock);
-	/* Who else wants to stop this polling takes mode_lock first: it is not too late to ask. */
-	if (ask)
-		tally_uar_ask(uar);
 	return ret;
 }
 
