@@ -222,21 +222,28 @@ static void rotate_behind(struct tally_uar *uar, struct tally_qp *qp)
 	spin_unlock(&uar->uars->lock);
 }
 
-/* Executes what the QP has; returns whether anything was done. */
+/* Whether the record has moved; not while the QP waits: what ends that (a timer, a kick) runs it. */
+static bool has_work(const struct tally_qp *qp)
+{
+	return hca_qp_pending(&qp->hca) && !READ_ONCE(qp->hca.sq.waiting);
+}
+
+/* Executes what the QP has; returns whether anything was done: not in a state in which nothing is executed. */
 static bool run_qp(struct tally_uar *uar, struct tally_qp *qp, u32 *bytes)
 {
 	struct hca_budget budget = { .wqes = QP_WQES, .bytes = QP_BYTES };
 	u32 done, moved;
-	enum hca_run r;
 
-	tally_stat_inc(uar->uars->dev, TALLY_STAT_DB_POLLED);
-	r = hca_qp_run(&qp->hca, &budget);
+	hca_qp_run(&qp->hca, &budget);
 	done = QP_WQES - budget.wqes;
 	moved = QP_BYTES - budget.bytes;
+	if (!done && !moved)
+		return false;
+	tally_stat_inc(uar->uars->dev, TALLY_STAT_DB_POLLED);
 	*bytes += moved;
 	uar->served += done;
 	uar->moved += moved;
-	return r == HCA_RUN_MORE || done || moved;
+	return true;
 }
 
 static bool poll_hot(struct tally_uar *uar)
@@ -247,7 +254,7 @@ static bool poll_hot(struct tally_uar *uar)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(qp, &uar->hot, work.hot_link) {
-		if (hca_qp_pending(&qp->hca) && run_qp(uar, qp, &bytes)) {
+		if (has_work(qp) && run_qp(uar, qp, &bytes)) {
 			qp->work.quiet = 0;
 			progress = true;
 			runs++;
@@ -295,10 +302,13 @@ static bool poll_scratch(struct tally_uar *uar)
 	return progress;
 }
 
-/* Some of the page's QPs, whether or not they rang lately; all of them after enough passes. */
+/*
+ * Some of the page's QPs, whether or not they rang lately; all of them after enough passes.  Returns whether there is
+ * one to run.
+ */
 static bool poll_cold(struct tally_uar *uar)
 {
-	bool progress = false;
+	bool found = false;
 	struct tally_qp *qp;
 	u32 n = COLD_QPS;
 
@@ -307,17 +317,17 @@ static bool poll_cold(struct tally_uar *uar)
 	if (!qp)
 		qp = list_first_entry_or_null(&uar->qps, struct tally_qp, bfreg_link);
 	while (qp && n--) {
-		if (!qp->work.hot && hca_qp_pending(&qp->hca)) {
+		if (!qp->work.hot && has_work(qp)) {
 			qp->work.hot = true;
 			qp->work.quiet = 0;
 			list_add_tail_rcu(&qp->work.hot_link, &uar->hot);
-			progress = true;
+			found = true;
 		}
 		qp = list_is_last(&qp->bfreg_link, &uar->qps) ? NULL : list_next_entry(qp, bfreg_link);
 	}
 	uar->cold = qp;
 	spin_unlock(&uar->uars->lock);
-	return progress;
+	return found;
 }
 
 static bool poll_page(struct tally_uar *uar)
@@ -327,7 +337,9 @@ static bool poll_page(struct tally_uar *uar)
 	/* What the poster writes at each doorbell is not read at each pass: that would cost him a cache miss. */
 	if (!progress || uar->passes++ % COLD_PASSES == 0) {
 		progress |= poll_scratch(uar);
-		progress |= poll_cold(uar);
+		/* That the record has moved is no progress: only what is executed is. */
+		if (poll_cold(uar) && !progress)
+			progress = poll_hot(uar);
 	}
 	return progress;
 }
