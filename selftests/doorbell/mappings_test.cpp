@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // What may be done with a UAR page's mapping, and what not.
 #include <csignal>
+#include <set>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../rdma/devx.hpp"
 #include "../rdma/ktap.hpp"
 #include "ringer.hpp"
 
@@ -120,6 +122,63 @@ KTEST(mapping, "protection can be changed and changed back")
 	EXPECT_TRUE(WIFSIGNALED(status_of([&] { r.ring(); })));
 	ASSERT_EQ(mprotect(r.page(), 4096, PROT_READ | PROT_WRITE), 0);
 	still_rings(r);
+}
+
+KTEST(mapping, "there can be sixteen of a page, and one that is gone makes room")
+{
+	Context c;
+	Ringer r(c);
+	std::vector<void *> more;
+	const auto map = [&] {
+		errno = 0;
+		return mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, c.get()->cmd_fd, r.page_offset());
+	};
+	const auto is_full = [&] { return map() == MAP_FAILED && errno == ENOMEM; };
+
+	// The library has one.
+	for (int i = 1; i < 16; i++) {
+		more.push_back(map());
+		ASSERT_NE(more.back(), MAP_FAILED) << std::strerror(errno) << " " << i;
+	}
+	EXPECT_TRUE(is_full());
+	// Neither copies that are refused count, nor a child that has none.
+	EXPECT_EQ(mremap(more[0], 4096, 8192, MREMAP_MAYMOVE), MAP_FAILED);
+	EXPECT_EQ(status_of([] {}), 0);
+	EXPECT_EQ(status_of([&] { _exit(!is_full()); }), 0);
+	EXPECT_TRUE(is_full());
+	// All of them are zapped when polling ends.
+	for (int round = 0; round < 3; round++) {
+		for (void *p : more)
+			asm volatile("lock addq $1, (%0)" ::"r"(static_cast<char *>(p) + 0x800) : "memory");
+		still_rings(r);
+	}
+	for (void *p : more) {
+		ASSERT_EQ(munmap(p, 4096), 0);
+		p = map();
+		ASSERT_NE(p, MAP_FAILED) << std::strerror(errno);
+		EXPECT_TRUE(is_full());
+		ASSERT_EQ(munmap(p, 4096), 0);
+		p = map();
+		ASSERT_NE(p, MAP_FAILED) << std::strerror(errno);
+	}
+	still_rings(r);
+}
+
+KTEST(mapping, "a context has 256 pages")
+{
+	Context c;
+	std::vector<devx::Uar> registers;
+	std::set<void *> pages;
+
+	// Two registers on each page; a few pages are the library's own.
+	while (auto *uar = mlx5dv_devx_alloc_uar(c.get(), MLX5DV_UAR_ALLOC_TYPE_BF)) {
+		registers.emplace_back(uar);
+		pages.insert(uar->base_addr);
+		*static_cast<volatile std::uint64_t *>(uar->reg_addr) = 0;
+	}
+	EXPECT_EQ(errno, ENOMEM);
+	EXPECT_GT(pages.size(), 250u);
+	EXPECT_LE(pages.size(), 256u);
 }
 
 KTEST(mapping, "it can be unmapped and mapped anew while the device is in use")

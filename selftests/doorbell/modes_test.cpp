@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "../rdma/ktap.hpp"
+#include "busy.hpp"
 #include "device.hpp"
 #include "ringer.hpp"
 
@@ -56,22 +57,6 @@ std::uint64_t bursts(Ringer &r, std::chrono::milliseconds time)
 		burst(r, 128);
 	return n;
 }
-
-// Keeps every CPU busy, whatever else runs.
-class Busy {
-      public:
-	Busy()
-	{
-		for (long i = 0; i < sysconf(_SC_NPROCESSORS_ONLN); i++)
-			spinners_.emplace_back([](const std::stop_token &stop) {
-				while (!stop.stop_requested())
-					;
-			});
-	}
-
-      private:
-	std::vector<std::jthread> spinners_;
-};
 
 // In what part of a third of a second two threads that pass a word to and fro did not both run.
 double apart()
@@ -306,16 +291,23 @@ KTEST(modes, "who answers each message with one is served at once")
 		  0.1);
 }
 
+// Bursts for so long, whose page is looked at at intervals.
+void is_polled_in_bursts(Ringer &r, std::chrono::milliseconds time)
+{
+	const std::uint64_t polled = hw_counter("doorbells_polled");
+
+	bursts(r, time);
+	EXPECT_GT(hw_counter("doorbells_polled"), polled);
+}
+
 KTEST(modes, "who begins to wait for what he posts does so in his own time again")
 {
 	Parameter rate("poll_rate", "1");
 	Context c;
 	Busy busy;
 	Ringer r(c);
-	std::uint64_t polled = hw_counter("doorbells_polled");
 
-	bursts(r, 1s);
-	EXPECT_GT(hw_counter("doorbells_polled"), polled);
+	is_polled_in_bursts(r, 1s);
 	EXPECT_LT(share_executed_together([&](auto time) { return stream(r, time); }), 0.1);
 }
 
@@ -344,14 +336,66 @@ KTEST(modes, "after a stream on busy CPUs the engine sleeps")
 	Context c;
 	Busy busy;
 	Ringer r(c);
-	std::uint64_t polled = hw_counter("doorbells_polled");
 
-	bursts(r, 500ms);
-	EXPECT_GT(hw_counter("doorbells_polled"), polled);
+	is_polled_in_bursts(r, 500ms);
 	std::this_thread::sleep_for(500ms);
 	std::uint64_t before = hw_counter("engine_wakeups");
 	std::this_thread::sleep_for(1s);
 	EXPECT_EQ(hw_counter("engine_wakeups"), before);
+}
+
+// A store that cannot be skipped: the page is mapped and polled for a while, whatever else there is to do.
+void ring_for_real(char *reg)
+{
+	asm volatile("lock addq $1, (%0)" ::"r"(reg) : "memory");
+}
+
+// The page is polled once more, and that ends soon, though a queue is left whose record has moved.
+void ends_polling(Ringer &r)
+{
+	const std::uint64_t switches = hw_counter("doorbell_mode_switches"), polled = hw_counter("doorbells_polled");
+
+	ring_for_real(r.reg());
+	EXPECT_TRUE(eventually(
+		[&] {
+			std::this_thread::sleep_for(20ms);
+			return hw_counter("doorbell_mode_switches") >= switches + 2;
+		},
+		5s));
+	EXPECT_LT(hw_counter("doorbells_polled"), polled + 20);
+}
+
+KTEST(modes, "a queue that waits for a receive does not keep its page polled")
+{
+	Connected q;
+	Ringer r(q.c);
+	ibv_sge sge = q.mem.sge(0, 8);
+
+	Wr(IBV_WR_SEND, {&sge, 1}).post(q.a.get());
+	ASSERT_TRUE(eventually([naks = hw_counter("rnr_naks")] { return hw_counter("rnr_naks") > naks; }, 5s));
+	ends_polling(r);
+	// What it waits for comes.
+	ibv_recv_wr recv{}, *bad;
+	ibv_sge into = q.mem.sge(Connected::large, 8);
+	recv.sg_list = &into;
+	recv.num_sge = 1;
+	ASSERT_EQ(ibv_post_recv(q.b.get(), &recv, &bad), 0);
+	q.completes(1);
+}
+
+KTEST(modes, "a queue that is not to execute what it has does not keep its page polled")
+{
+	Context c;
+	Ringer r(c), stopped(c);
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_SQD;
+	ASSERT_EQ(ibv_modify_qp(stopped.qp(), &attr, IBV_QP_STATE), 0);
+	stopped.post();
+	ends_polling(r);
+	attr.qp_state = IBV_QPS_RTS;
+	ASSERT_EQ(ibv_modify_qp(stopped.qp(), &attr, IBV_QP_STATE), 0);
+	EXPECT_TRUE(stopped.completes());
 }
 
 KTEST(modes, "no doorbell is lost at any distance from the last one")
