@@ -415,6 +415,13 @@ static void set_urgent(struct tally_poller *p, bool urgent)
 		sched_set_normal(current, 0);
 }
 
+/* Others have waited for long enough, for a pass that began @then. */
+static void bound_urgency(struct tally_poller *p, u64 then)
+{
+	if (p->urgent && (s64)(local_clock() - then) > LOOK_NS)
+		set_urgent(p, false);
+}
+
 static bool must_keep(const struct tally_uar *uar, u64 now)
 {
 	return now < READ_ONCE(uar->hold_until) || streams(uar, now);
@@ -423,7 +430,7 @@ static bool must_keep(const struct tally_uar *uar, u64 now)
 /*
  * Give up every page that need not be held and does not stream.  Until its page is zapped, a poster waits in vain; so
  * this must not wait for the CPU behind the one who wants it, which any of the locks and schedule points within could
- * mean.
+ * mean; unless there are so many that he would wait for too long.
  */
 static void stop_all(struct tally_poller *p, u64 now)
 {
@@ -440,8 +447,9 @@ static void stop_all(struct tally_poller *p, u64 now)
 		worth |= uar->since && was_worth(uar, now);
 		stop(uar);
 		stopped = true;
+		bound_urgency(p, now);
 	}
-	set_urgent(p, urgent);
+	set_urgent(p, urgent && p->urgent);
 	if (worth)
 		succeeded(&p->retry);
 	if (stopped)
@@ -524,8 +532,7 @@ static bool poll_all(struct tally_poller *p, bool crowded, u64 now)
 	list_for_each_entry_safe(uar, tmp, &p->pages, poll_link) {
 		if (crowded && streams(uar, now)) {
 			streaming |= look(uar, now);
-			if ((s64)(local_clock() - now) > LOOK_NS)
-				set_urgent(p, false);
+			bound_urgency(p, now);
 			continue;
 		}
 		if (!uar->since) {
@@ -547,6 +554,7 @@ static bool poll_all(struct tally_poller *p, bool crowded, u64 now)
 				failed(&uar->retry, now);
 			stop(uar);
 		}
+		bound_urgency(p, now);
 	}
 	if (!progress && !crowded)
 		cpu_relax();
