@@ -62,18 +62,24 @@ static inline bool hca_sq_cqe(struct hca_qp *qp, u8 op, u16 index, u64 length, e
  */
 static inline void hca_sq_done(struct hca_qp *qp, u8 op, enum hca_class class, u16 index, u64 length, bool signaled)
 {
+	struct hca_counter *counter = qp->counters[class];
 	struct hca_sq *sq = &qp->sq;
 
-	/* What another counter is owed it gets now, the responder's before. */
-	if (unlikely(sq->owed.n && sq->owed.counter != qp->counters[class]))
-		hca_sq_settle(sq);
 	if ((signaled || qp->all_signaled) && unlikely(!hca_sq_cqe(qp, op, index, length, HCA_SYND_OK, 0))) {
 		hca_sq_settle(sq);
 		hca_count(qp, class, HCA_SYND_LOCAL_QP_OP, length);
 		hca_qp_fail(qp, HCA_EVENT_QP_FATAL);
 		return;
 	}
-	hca_count_later(&sq->owed, qp, class, length);
+	if (!counter)
+		return;
+	/* What another counter is owed it gets now, after the responder's. */
+	if (unlikely(sq->owed.counter != counter)) {
+		if (sq->owed.n)
+			hca_sq_settle(sq);
+		sq->owed.counter = counter;
+	}
+	sq->owed.n += counter->bytes ? length : 1;
 }
 
 #endif /* HCA_SQ_H */
