@@ -330,7 +330,7 @@ struct inline_bytes {
 
 	TALLY_WQE_FN uint32_t units() const
 	{
-		return length ? (length - 1 + uint32_t{sizeof(be32)}) / unit_bytes + 1 : 0;
+		return length ? static_cast<uint32_t>((uint64_t{length} - 1 + sizeof(be32)) / unit_bytes + 1) : 0;
 	}
 	template <class W> TALLY_WQE_FN void put(W &w) const
 	{
