@@ -172,6 +172,9 @@ void hca_cq_arm(struct hca_cq *cq)
 		cq->armed = word & HCA_CQ_ARM_SOLICITED ? HCA_CQ_ARMED_SOLICITED : HCA_CQ_ARMED;
 	cq->arm_sn = sn;
 	cq->arm_word = word;
+	/* It is in use: from here on zeroes are an arm like any other, which comes again when the index wraps. */
+	if (word)
+		cq->fired_zeroes = false;
 	/* What came after the armed index has been missed: that is the event. */
 	if (cq->armed == HCA_CQ_ARMED ? behind != 0 : cq->pi - cq->solicited_pi < behind)
 		matched(cq, max(cq->waiting, cq->armed == HCA_CQ_ARMED ? behind : 1));

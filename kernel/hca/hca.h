@@ -440,7 +440,7 @@ enum hca_copied {
  */
 enum hca_copied hca_copy(struct hca_cursor *dst, struct hca_cursor *src, u32 len);
 
-/* Kernel address of an 8-byte-aligned word, to be read and written, of a resolved piece; NULL: it is not one, or null. */
+/* Kernel address of an 8-byte-aligned word of a resolved piece, to be read and written; NULL: it is not one, or null. */
 u64 *hca_sge_word(const struct hca_sge *sge);
 
 /* ---- completion counters ---- */
@@ -524,7 +524,7 @@ enum hca_cq_arm { HCA_CQ_UNARMED, HCA_CQ_ARMED_SOLICITED, HCA_CQ_ARMED };
  * @armed: what an event waits for
  * @arm_sn: sequence number of the arm in force
  * @arm_word: the record that it came by
- * @fired_zeroes: the first event answered a record of zeroes
+ * @fired_zeroes: the first event answered a record of zeroes, and nothing else has been there yet
  * @fired_sn: sequence number (2 bits) of the arm that the last event answered; user space uses the next one
  *	when it has taken the event, and arming again before that asks for nothing new.  HCA_CQ_NO_SN: none yet.
  * @max_count: completions that an event may wait for; 0: any number

@@ -492,7 +492,9 @@ void tally_gsi_destroy(struct tally_qp *qp)
 	const struct ib_qp_attr reset = { .qp_state = IB_QPS_RESET };
 	struct tally_gsi *gsi = qp->gsi;
 
+	spin_lock(&dev_of(gsi)->res_lock);
 	rcu_assign_pointer(dev_of(gsi)->gsi, NULL);
+	spin_unlock(&dev_of(gsi)->res_lock);
 	/* Peers that have found it. */
 	synchronize_rcu();
 	mutex_lock(&qp->lock);

@@ -497,6 +497,33 @@ TEST(CqEvent, ARecordThatNobodyHasWrittenToDoesNotUseUpTheFirstArm)
 	EXPECT_EQ(events_of(p, p.ca), before + 1);
 }
 
+TEST(CqEvent, ARecordThatIsZeroesAgainWhenTheIndexHasWrappedIsAnArm)
+{
+	Pair p({.connect = false});
+	Cq &cq = p.w.add_cq(p.da);
+	Qp &q = p.w.add_qp(p.da, {.send_cq = &cq});
+	q.connect(p.b);
+	/* zeroes that nobody has written */
+	q.post(Wqe::nop());
+	hca_cq_arm(cq.hca());
+	/* sequence numbers 0 and 1 */
+	for (int i = 0; i < 2; i++) {
+		cq.poll_all();
+		cq.arm();
+		q.post(Wqe::nop());
+		cq.take_event();
+	}
+	cq.poll_all();
+	cq.start_at(1 << 24);
+	/* and 0 once more, at index 0 */
+	cq.take_event();
+	cq.take_event();
+	const size_t before = events_of(p, cq);
+	cq.arm();
+	q.post(Wqe::nop());
+	EXPECT_EQ(events_of(p, cq), before + 1);
+}
+
 TEST(CqEvent, AnyArmRecordIsHarmless)
 {
 	Pair p;
