@@ -63,7 +63,7 @@ demo: deps ## boot a VM and move a file by RDMA there
 	@tools/demo
 
 .PHONY: check
-check: deps ## run all tests
+check: deps ## run all tests but those on the debug kernel
 	@tools/check check
 
 .PHONY: check-debug

@@ -48,4 +48,6 @@ def draw(plot, target):
     if text is None:
         return False
     subprocess.run(["gnuplot"], input=text, text=True, check=True)
+    declaration, _, rest = target.read_text().partition("\n")
+    target.write_text(f"{declaration}\n<!-- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause -->\n{rest}")
     return True

@@ -170,10 +170,18 @@ class Plots(unittest.TestCase):
     def test_commands_that_differ_in_a_number_are_shown_once(self):
         r = report.Run()
         r.commands = {"size_8": "ib_write_bw -s 8", "size_64": "ib_write_bw -s 64", "write_8": "ib_write_bw -q 1 -s 8",
-                      "idle": "tally_bench idle", "none": ""}
+                      "idle": "tally_bench idle", "none": "",
+                      "pace_100": "pace --rate 100, poll_us=100", "pace_200": "pace --rate 200, poll_us=100"}
         self.assertEqual(list(report.commands(r)), [
             "* size_N: `ib_write_bw -s N`, N = 8, 64", "* write_8: `ib_write_bw -q 1 -s 8`",
-            "* idle: `tally_bench idle`"])
+            "* idle: `tally_bench idle`", "* pace_N: `pace --rate N, poll_us=100`, N = 100, 200"])
+
+    def test_values_have_their_unit(self):
+        r = report.Run()
+        r.add(1, "builders", "tally0", {"write_mlx5_1": 100})
+        r.add(1, "fairness", "tally0", {"p50_us_beside": 3})
+        self.assertIn("| builders | tally0 | write_mlx5_1 | instructions | 100 |", "\n".join(report.all_values(r)))
+        self.assertIn("| fairness | tally0 | p50_us_beside | us | 3 |", "\n".join(report.all_values(r)))
 
     def test_ways_of_doorbells_are_drawn_over_the_rate(self):
         r = report.Run()

@@ -7,6 +7,7 @@ import re
 import results
 from results import FAILED, PASSED, SKIPPED
 
+SPDX = ("<!-- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause -->", "")
 WORDS = {PASSED: "ok", SKIPPED: "skip", FAILED: "**fail**"}
 
 
@@ -74,9 +75,10 @@ def ordered(runs):
     return sorted(names, key=lambda name: name.partition(".")[0])
 
 
-def render(runs, suite, command):
+def render(runs, suite, tree, command):
     """The lines of the document."""
     names = ordered(runs)
+    yield from SPDX
     yield "# rdma-core's tests"
     yield ""
     yield f"What the tests of rdma-core say on Tally ({runs[0].device}) and on the kernel's other software adapter" \
@@ -84,6 +86,7 @@ def render(runs, suite, command):
     yield ""
     yield f"* kernel: {runs[0].kernel}"
     yield f"* tests: {suite}"
+    yield f"* tree: {tree}"
     yield f"* made by `{command}`"
     yield ""
     yield "A skip has the reason that the suite gives, or, where that is vague, that of" \

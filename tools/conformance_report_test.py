@@ -65,7 +65,7 @@ class Read(unittest.TestCase):
 
 class Render(unittest.TestCase):
     def setUp(self):
-        self.lines = list(report.render(runs(), "rdma-core 44", "make conformance"))
+        self.lines = list(report.render(runs(), "rdma-core 44", "1234567", "make conformance"))
 
     def test_devices_are_side_by_side(self):
         self.assertIn("| QPTest.test\\_create\\_raw\\_qp | skip: raw \\| packet | ok |", self.lines)

@@ -1024,6 +1024,14 @@ struct hca_qp {
 
 /**
  * struct hca_qp_config - how to make a QP
+ * @qpn: its number; the caller sees to it that it is the only one
+ * @pdn: whose keys its requests may use
+ * @type: enum hca_qp_type
+ * @user_index: what CQEs carry besides the number
+ * @all_signaled: each request completes with a CQE, whatever its WQE says
+ * @send_cq: of its requests, or NULL without a send queue
+ * @recv_cq: of its receives, or NULL without any
+ * @srq: where it gets receives from, or NULL
  * @sq_buf: @sq_slots 64-byte slots of shared memory, or NULL with @sq_slots 0
  * @sq_slots: power of two, at most 32768
  * @rq_buf: @rq_entries << @rq_wqe_shift bytes of shared memory, or NULL with @rq_entries 0
@@ -1068,7 +1076,19 @@ void hca_qp_unpublish(struct hca_qp *qp);
 
 /**
  * struct hca_qp_attr - what hca_qp_modify() changes
- * @mask: enum hca_qp_attr_mask
+ * @mask: enum hca_qp_attr_mask; what has no bit in it is not looked at
+ * @state: enum hca_qp_state
+ * @access: HCA_ACCESS_*, of others to what this QP's PD has
+ * @dest_qpn: the peer's number
+ * @mtu: bytes of a packet, by which PSNs advance
+ * @rnr_timer: as the CQE's and the wire's code: what a sender waits for when there is no receive
+ * @rnr_retry: how often at most; 7 is without end
+ * @retry_cnt: how often a request is repeated that nobody answers
+ * @timeout: after how long; 4.096 us << @timeout, 0 is never
+ * @max_dest_rd_atomic: READs and atomics that the peer may have under way; 0 refuses them
+ * @sq_psn: of the next packet sent
+ * @rq_psn: of the next one expected
+ * @qkey: what a datagram must have
  */
 struct hca_qp_attr {
 	u32 mask;

@@ -20,6 +20,7 @@ struct hca_table_leaf {
  * @first: smallest number given out
  * @limit: how many objects may exist
  * @count: how many do
+ * @num_leaves: how many there is room for
  * @next: where the search for a free number starts, so that a number is not used again at once
  * @leaves: allocated when first needed, freed with the table
  *

@@ -108,7 +108,7 @@ struct tally_stats {
  * @clock_lock: for @clock
  * @cntr_wait: waits of threads for completion counters, see counters.c
  * @cntr_wait_lock: for @cntr_wait
- * @registered: link in the list of main.c, under its mutex
+ * @registered: link in the list of link.c, under its mutex
  * @reap: takes the device off that list, see link.c
  * @link: link in the list of route.c; what follows is under that file's lock
  * @net: the netdev's network namespace; a name to be compared with, no reference
@@ -407,7 +407,8 @@ struct tally_srq {
  * @dgid: the peer's address; under route.c's lock, too
  * @dmac: its MAC; likewise
  * @routed: @dgid and @dmac are set; likewise
- * @init: capabilities asked for and given
+ * @cap: capabilities asked for and given
+ * @sig_type: which of its requests complete with a CQE
  * @no_loopback: does not get its own multicast
  * @sqd_notify: raise an event when the send queue has drained
  */

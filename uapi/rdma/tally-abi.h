@@ -62,7 +62,8 @@ enum tally_comp_cntr_wait_flags {
 /*
  * WAIT blocks until the targets are reached (0), an error count moved (EIO), the time is over (ETIMEDOUT), a
  * signal came (EINTR) or the device is taken away (ENODEV).  A reached target wins over a moved error count.
- * Each handle may be there once (else EINVAL).
+ * Each handle may be there once (else EINVAL).  Once the device has gone every command ends with EIO; this one then
+ * without RESP_INDEX.
  */
 enum tally_wait_comp_cntr_attrs {
 	TALLY_ATTR_WAIT_COMP_CNTR_HANDLES = (1U << UVERBS_ID_NS_SHIFT), /* array of idr, read, 1 to WAIT_MAX */

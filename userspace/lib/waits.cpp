@@ -25,6 +25,8 @@ bool over(std::span<ibv_comp_cntr *const> cntrs, std::span<const tally_comp_cntr
 		if (!reached && !any)
 			return false;
 	}
+	if (!any)
+		index = 0;
 	return !any;
 }
 
@@ -47,11 +49,15 @@ int wait(std::span<ibv_comp_cntr *const> cntrs, std::span<const tally_comp_cntr_
 		handles[i] = cntrs[i]->handle;
 	}
 
-	std::uint32_t at = 0;
+	// Commands of a device that has gone end with EIO, too, but say of no counter that it ended them.
+	constexpr std::uint32_t nobody = TALLY_COMP_CNTR_WAIT_MAX;
+	std::uint32_t at = nobody;
 	int err = 0;
 	if (!over(cntrs, targets, flags & TALLY_COMP_CNTR_WAIT_ANY, at))
 		err = uverbs::wait(own(cntrs[0])->facts->endpoint, std::span{handles}.first(cntrs.size()), targets,
 				   timeout_ns, flags, at);
+	if (err == EIO && at == nobody)
+		err = ENODEV;
 	if (index && (!err || err == EIO))
 		*index = at;
 	return uverbs::for_caller(err);
@@ -79,7 +85,7 @@ TALLY_API int tally_notify_comp_cntr(ibv_comp_cntr *comp_cntr, std::uint64_t tar
 	const auto *cntr = tally::own(comp_cntr);
 	if (!cntr || !cntr->facts->extensions)
 		return ENOTSUP;
-	return tally::uverbs::for_caller(tally::uverbs::notify(cntr->facts->endpoint, comp_cntr->handle, eventfd,
-							       target,
-							       err_seen ? std::optional{*err_seen} : std::nullopt));
+	const int err = tally::uverbs::notify(cntr->facts->endpoint, comp_cntr->handle, eventfd, target,
+					      err_seen ? std::optional{*err_seen} : std::nullopt);
+	return err == EIO ? ENODEV : tally::uverbs::for_caller(err); // EIO: the device has gone already
 }

@@ -106,7 +106,8 @@ void add_copy(CLI::App &app)
 			static_cast<std::uint32_t>(std::min<std::uint64_t>(ring / options.ring.chunk, UINT32_MAX));
 		if (!options.ring.valid())
 			throw failure(exit_status::usage, fmt::format("--chunk, --ring: a ring has {} to {} chunks of "
-								      "up to {} MiB, and {} MiB at most",
+								      "up to {} MiB, and with their headers "
+								      "{} MiB at most",
 								      tally::cli::ring_geometry::least_slots,
 								      tally::cli::ring_geometry::most_slots,
 								      tally::cli::ring_geometry::largest_chunk >> 20,

@@ -114,6 +114,20 @@ TEST_F(waits, the_kernel_says_which_counter_ended_the_wait)
 	EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 3, TALLY_COMP_CNTR_WAIT_ANY, 7, nullptr), EIO);
 }
 
+// The commands of a device that was there and is not end with EIO before anybody looks at the counters.
+TEST_F(waits, a_device_that_has_gone_is_ENODEV_and_no_moved_error_count)
+{
+	const std::array<tally_comp_cntr_target, 2> targets{{{1, 0}, {2, 0}}};
+	kernel.failures[{UVERBS_OBJECT_COMP_CNTR, TALLY_METHOD_COMP_CNTR_WAIT}] = EIO;
+	kernel.failures[{UVERBS_OBJECT_COMP_CNTR, TALLY_METHOD_COMP_CNTR_NOTIFY}] = EIO;
+	EXPECT_EQ(tally_wait_comp_cntr(cntrs[0], 1, 0, 5), ENODEV);
+	EXPECT_EQ(tally_wait_comp_cntrs(cntrs.data(), targets.data(), 2, TALLY_COMP_CNTR_WAIT_ANY, 7, &index), ENODEV);
+	EXPECT_EQ(index, 77u) << "no counter ended the wait";
+	EXPECT_EQ(tally_notify_comp_cntr(cntrs[0], 1, nullptr, 0), ENODEV);
+	count(0, 1);
+	EXPECT_EQ(tally_wait_comp_cntr(cntrs[0], 1, 0, 5), 0) << "what was counted can be seen";
+}
+
 TEST_F(waits, what_makes_no_sense_is_EINVAL)
 {
 	const std::vector<tally_comp_cntr_target> targets(TALLY_COMP_CNTR_WAIT_MAX + 1);

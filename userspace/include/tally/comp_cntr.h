@@ -30,7 +30,7 @@ enum tally_memory_type {
 
 /**
  * struct tally_memory - memory for counts
- * @type: what it is; with TALLY_MEMORY_LIBRARY nothing else is looked at
+ * @type: what it is; TALLY_MEMORY_LIBRARY needs nothing else
  * @fd: TALLY_MEMORY_DMABUF: the dma-buf; may be closed once the counter exists
  * @addr: TALLY_MEMORY_VA: the address.  TALLY_MEMORY_DMABUF: where this process has mapped that very place, or
  *	NULL if it has not; then reading asks the kernel.
@@ -123,7 +123,7 @@ static inline bool tally_comp_cntr_reached(uint64_t count, uint64_t target)
  * returns 0, what was counted is visible as after ibv_read_comp_cntr().
  *
  * EIO: the error count is not @err_seen.  ETIMEDOUT: the time is over.  EINTR: a signal came.  ENODEV: the device
- * is going away.
+ * is going away or has gone.
  */
 int tally_wait_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t target, uint64_t err_seen, uint64_t timeout_ns);
 
@@ -150,9 +150,11 @@ int tally_wait_comp_cntrs(struct ibv_comp_cntr *const *cntrs, const struct tally
  * @eventfd: of eventfd(2); may be closed or shared with others, as the kernel keeps its own hold of it
  *
  * So a counter takes part in poll, epoll and io_uring.  One that is reached already fires at once.  Several may be
- * armed on one counter; its destruction drops them silently.
+ * armed on one counter; to arm the same once more changes nothing, and nothing disarms.  The counter's destruction drops
+ * them silently; when the device is taken away they fire.
  *
- * EBADF, EINVAL: @eventfd is none.
+ * EBADF, EINVAL: @eventfd is none.  ENODEV: the device is going away or has gone.  ENOSPC: the counter has as many armed
+ * as the device allows (tally: 256).  ENOMEM, ENOTSUP.
  */
 int tally_notify_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t target, const uint64_t *err_seen, int eventfd);
 
@@ -190,7 +192,8 @@ struct tally_comp_cntr_group_attr {
  * @context: the device
  * @attr: how many, and where
  *
- * Returns the group, or NULL and sets errno as tally_create_comp_cntr() does; then nothing is left behind.
+ * Returns the group, or NULL and sets errno as tally_create_comp_cntr() does; then nothing is left behind.  EINVAL:
+ * @num is 0, @stride not what it must be, or together more than memory can be.
  */
 struct tally_comp_cntr_group *tally_create_comp_cntr_group(struct ibv_context *context,
 							   const struct tally_comp_cntr_group_attr *attr);

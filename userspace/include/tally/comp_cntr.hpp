@@ -316,6 +316,7 @@ class comp_cntr_group {
 
 	std::uint32_t size() const noexcept { return tally_comp_cntr_group_size(group_.get()); }
 
+	// One of them.  Of a place that does not exist or whose counter is destroyed get() is null: not to be used.
 	comp_cntr_ref operator[](std::uint32_t index) const noexcept
 	{
 		return comp_cntr_ref(tally_comp_cntr_group_at(group_.get(), index));

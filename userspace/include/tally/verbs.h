@@ -100,7 +100,8 @@ struct ibv_comp_cntr *ibv_create_comp_cntr(struct ibv_context *context, struct i
  * ibv_destroy_comp_cntr - destroy a completion counter
  * @cntr: the counter
  *
- * EBUSY: a queue pair holds it, until that is destroyed, or a thread waits on it; it goes on counting.
+ * EBUSY: a queue pair holds it, until that is destroyed, or a thread waits on it; it goes on counting.  EINVAL: it
+ * belongs to a group, see tally_destroy_comp_cntr_group().
  */
 int ibv_destroy_comp_cntr(struct ibv_comp_cntr *cntr);
 
@@ -156,8 +157,9 @@ int ibv_read_err_comp_cntr(struct ibv_comp_cntr *cntr, uint64_t *value);
  * A counter may be attached to many queue pairs, and a queue pair may hold many counters, as long as each of its
  * kinds of operations has one at most.  The attachment lasts until the queue pair is destroyed.
  *
- * EINVAL: wrong state, comp_mask not 0, op_mask 0.  ENOTSUP: an operation the device cannot count.  EBUSY: one
- * of the operations has a counter on this queue pair already; nothing has changed.
+ * EINVAL: wrong state, comp_mask not 0, op_mask 0, a counter of another context.  ENOTSUP: an operation the device
+ * cannot count, or a queue pair that processes share (XRC target, opened one).  EBUSY: one of the operations has a
+ * counter on this queue pair already; nothing has changed.
  */
 int ibv_qp_attach_comp_cntr(struct ibv_qp *qp, struct ibv_comp_cntr *cntr, struct ibv_qp_attach_comp_cntr_attr *attr);
 

@@ -16,8 +16,7 @@ void copy_listening(const std::string &address, const std::string &destination_p
 	const auto make_path = rdma_paths(options.device);
 	destination to(destination_path, "");
 	const auto socket = listen_at(parse_address(address));
-	if (!options.quiet)
-		fmt::print(stderr, "listening at {}\n", socket.address);
+	fmt::print(stderr, "listening at {}\n", socket.address); // quiet or not: with port 0 nobody else knows
 	print_outcome(receive_from_anyone(socket, to, options, make_path));
 }
 
