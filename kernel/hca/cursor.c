@@ -87,6 +87,26 @@ static u32 move_pieces(struct hca_cursor *dst, const struct hca_span *d, struct 
 	return (more + 1) * n;
 }
 
+/* The last word, @len bytes at @to from several pieces, of which the first is @s: put together, then stored whole. */
+static enum hca_copied gather_word(struct hca_cursor *dst, u8 *to, struct hca_cursor *src, struct hca_span *s, u32 len)
+{
+	u8 word[sizeof(u64)] __aligned(8);
+	u32 have = 0;
+
+	for (;;) {
+		memcpy(word + have, s->at, s->len);
+		advance(src, s->len);
+		have += s->len;
+		if (have == len)
+			break;
+		if (!span_at(src, false, len - have, s))
+			return HCA_COPY_NO_SRC;
+	}
+	hca_move_word(to, word, len);
+	advance(dst, len);
+	return HCA_COPIED;
+}
+
 static enum hca_copied move(struct hca_cursor *dst, struct hca_cursor *src, u32 len)
 {
 	while (len) {
@@ -97,6 +117,8 @@ static enum hca_copied move(struct hca_cursor *dst, struct hca_cursor *src, u32 
 			return HCA_COPY_NO_SRC;
 		if (unlikely(!span_at(dst, true, len, &d)))
 			return HCA_COPY_NO_DST;
+		if (unlikely(s.len < len && len <= sizeof(u64) && d.len == len))
+			return gather_word(dst, d.at, src, &s, len);
 		n = min(d.len, s.len);
 		if (unlikely(d.more | s.more))
 			pieces = move_pieces(dst, &d, src, &s, n, len);

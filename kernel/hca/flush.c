@@ -5,7 +5,7 @@
 #define FLUSH_POLL_NS	    1000000ull	/* first look for receives posted after the error */
 #define FLUSH_POLL_DOUBLINGS 10u	/* then half as often each time, down to about once a second */
 
-void hca_sq_flush(struct hca_qp *qp)
+bool hca_sq_flush(struct hca_qp *qp)
 {
 	struct hca_sq *sq = &qp->sq;
 	struct hca_completion c = {
@@ -14,20 +14,25 @@ void hca_sq_flush(struct hca_qp *qp)
 		.qpn = qp->qpn,
 		.user_index = qp->user_index,
 	};
-	u32 left = sq->mask + 1;
+	u32 ring = sq->mask + 1, left = HCA_FLUSH_BATCH;
 
 	if (!sq->buf)
-		return;
+		return false;
 	sq->active = false;
 	sq->waiting = false;
 	sq->pi = (u16)be32_to_cpu(READ_ONCE(sq->dbrec[HCA_DBREC_SQ]));
 	/* The count before the WQEs; pairs with the poster's barrier before the doorbell record. */
 	smp_rmb();
 	/* A doorbell record that claims more than the ring holds is believed for one ring's length. */
-	while (sq->ci != sq->pi && left--) {
+	if ((u16)(sq->pi - sq->ci) > ring)
+		sq->ci = sq->pi - ring;
+	/* The last one may say that it goes on behind it. */
+	while (sq->ci != sq->pi && (u16)(sq->pi - sq->ci) <= ring) {
 		enum hca_class class;
 		u8 op, bbs = hca_wqe_peek(sq, &op, &class);
 
+		if (!left--)
+			return true;
 		c.send_op = op;
 		c.wqe_counter = sq->ci;
 		sq->ci += bbs;
@@ -36,6 +41,25 @@ void hca_sq_flush(struct hca_qp *qp)
 		hca_stats_add(qp->dev->stats, HCA_STAT_ERR_FLUSH, 1);
 	}
 	sq->ci = sq->pi;
+	return false;
+}
+
+bool hca_recv_abandon(struct hca_qp *qp)
+{
+	struct hca_completion c = { .opcode = HCA_CQE_RESP_ERR, .syndrome = HCA_SYND_WR_FLUSH };
+	struct hca_recv *recv = &qp->rq.recv;
+	struct hca_srq *srq = NULL;
+
+	if (qp->type == HCA_QP_XRC_TGT) {
+		srq = qp->dev->ops->xrc_srq(qp->dev, recv->srqn, qp->xrcdn);
+		/* With its SRQ the receive has gone, even if there is another one with the number. */
+		if (!srq || srq->serial != recv->srq_serial) {
+			recv->active = false;
+			return false;
+		}
+	}
+	hca_recv_complete(qp, srq, recv, &c, 0);
+	return true;
 }
 
 /* Returns how many receives were flushed. */
@@ -43,39 +67,36 @@ static u32 flush_rq(struct hca_qp *qp)
 {
 	struct hca_rq *rq = &qp->rq;
 	struct hca_completion c = { .opcode = HCA_CQE_RESP_ERR, .syndrome = HCA_SYND_WR_FLUSH };
-	u32 left = rq->mask + 1, flushed = 0;
-	struct hca_srq *srq = NULL;
+	u32 flushed;
 
 	rq->offset = 0;
 	rcu_read_lock();
-	if (qp->type == HCA_QP_XRC_TGT && rq->recv.active)
-		srq = qp->dev->ops->xrc_srq(qp->dev, rq->recv.srqn, qp->xrcdn);
-	/* A message whose SRQ has gone just ends, even if there is another one with the number. */
-	if (srq && srq->serial != rq->recv.srq_serial)
-		srq = NULL;
-	if (rq->recv.active && (rq->buf || qp->srq || srq)) {
-		hca_recv_complete(qp, srq, &rq->recv, &c, 0);
-		flushed++;
-	}
+	flushed = rq->recv.active && hca_recv_abandon(qp);
 	rcu_read_unlock();
-	while (left-- && hca_recv_take_flushed(qp, &rq->recv.index)) {
+	while (flushed < HCA_FLUSH_BATCH && hca_recv_take_flushed(qp, &rq->recv.index)) {
 		hca_recv_complete(qp, NULL, &rq->recv, &c, 0);
 		flushed++;
 	}
-	rq->ci = rq->pi;
 	hca_stats_add(qp->dev->stats, HCA_STAT_ERR_FLUSH, flushed);
 	return flushed;
 }
 
-void hca_qp_flush(struct hca_qp *qp)
+bool hca_qp_flush(struct hca_qp *qp)
 {
 	struct hca_rq *rq = &qp->rq;
+	u32 flushed;
 
 	hca_dci_abort(qp);
-	hca_sq_flush(qp);
+	if (hca_sq_flush(qp))
+		return true;
 	spin_lock(&rq->lock);
-	if (flush_rq(qp))
+	flushed = flush_rq(qp);
+	if (flushed)
 		rq->polls = 0;
+	if (flushed >= HCA_FLUSH_BATCH) {
+		spin_unlock(&rq->lock);
+		return true;
+	}
 	if (qp->srq && !rq->last_wqe_done) {
 		rq->last_wqe_done = true;
 		qp->dev->ops->qp_event(qp, HCA_EVENT_QP_LAST_WQE);
@@ -87,4 +108,5 @@ void hca_qp_flush(struct hca_qp *qp)
 			rq->polls++;
 	}
 	spin_unlock(&rq->lock);
+	return false;
 }

@@ -176,20 +176,21 @@ struct hca_entry {
  * @access: enum hca_access
  * @free: accesses fail until it is registered again
  * @strided: the entries are a pattern rather than a list
+ * @second: they are in the second half of hca_indirect.room, ordered by their start
  * @qpn: the only QP that may use it, or HCA_ANY_QPN
  * @iova: address of the first byte
- * @length: bytes
- * @total: bytes that the entries have; @length is not more
+ * @length: bytes, as asked for
+ * @total: bytes that the entries have; what is more than that in @length is not there
  * @round: bytes of one round of the pattern
  * @rounds: how many of them
  * @num: entries
- * @entries: ordered by @start
  */
 struct hca_layout {
 	u8 variant;
 	u8 access;
 	bool free;
 	bool strided;
+	bool second;
 	u32 qpn;
 	u64 iova;
 	u64 length;
@@ -197,7 +198,6 @@ struct hca_layout {
 	u64 round;
 	u32 rounds;
 	u32 num;
-	struct hca_entry *entries;
 };
 
 /**
@@ -377,7 +377,8 @@ struct hca_cursor {
  * @access: what every key must allow
  * @whole: check all that indirect keys lead to, so that a message with a bad key does not begin; the moves check
  *	each piece again
- * @tree_left: entries that may still be looked at for that, HCA_KEY_TREE at first
+ * @pinned: the layouts of the keys are those that sge.seq says, or the keys allow nothing
+ * @tree_left: entries that may still be looked at for @whole, HCA_KEY_TREE at first
  */
 struct hca_claim {
 	struct hca_dev *dev;
@@ -385,6 +386,7 @@ struct hca_claim {
 	u32 qpn;
 	u32 access;
 	bool whole;
+	bool pinned;
 	u32 tree_left;
 };
 
@@ -434,7 +436,7 @@ enum hca_copied {
  *
  * The last bytes (up to 8) become visible after all others, so that a reader who polls the end of a buffer
  * finds the rest there.  A message that is one word of 8 or 4 bytes is written whole where its destination is
- * aligned, and read whole where its source is; so is the last word of a message whose length is a multiple of 8.
+ * aligned, and read whole where its source is one piece; so is the last word of a message whose length is a multiple of 8.
  *
  * Return: HCA_COPIED, or which side's indirect key does not lead to memory any more; part of the bytes may have moved.
  */
@@ -833,6 +835,8 @@ struct hca_wqe {
  * @imm: immediate or key, big-endian as in the WQE
  * @raddr: of the whole message
  * @rkey: its key
+ * @rkey_seq: the responder's: the layout with which the message began, as sge.seq
+ * @tree_left: entries that responders may still look at in full, see struct hca_claim
  * @length: of the whole message
  * @offset: of this slice
  * @len: of this slice
@@ -863,6 +867,8 @@ struct hca_request {
 	__be32 imm;
 	u64 raddr;
 	u32 rkey;
+	u32 rkey_seq;
+	u32 tree_left;
 	u32 length;
 	u32 offset;
 	u32 len;
@@ -1283,10 +1289,20 @@ struct hca_dev *hca_av_dev(struct hca_qp *qp, const struct hca_av *av);
  */
 void hca_dci_abort(struct hca_qp *qp);
 
-/* flush.c: complete with a flush error what is queued; takes rq.lock, the caller holds sq.lock. */
-void hca_qp_flush(struct hca_qp *qp);
+/* Requests and receives that are flushed at a time. */
+#define HCA_FLUSH_BATCH	64u
+/*
+ * flush.c: complete with a flush error what is queued, some of it; takes rq.lock, the caller holds sq.lock.  Whether
+ * there is more.
+ */
+bool hca_qp_flush(struct hca_qp *qp);
 /* flush.c: the same of the send queue only; under sq.lock. */
-void hca_sq_flush(struct hca_qp *qp);
+bool hca_sq_flush(struct hca_qp *qp);
+/*
+ * flush.c: the receive in progress gets nothing more and completes with a flush error, where its SRQ is still there;
+ * under rq.lock and RCU.  Whether it has completed.
+ */
+bool hca_recv_abandon(struct hca_qp *qp);
 
 /* wqe.c: what the WQE at @sq->ci is and counts as, and how many slots it takes; for flushing. */
 u8 hca_wqe_peek(const struct hca_sq *sq, u8 *op, enum hca_class *class);
@@ -1329,11 +1345,16 @@ void hca_path_skip(struct hca_path *path, u32 pieces);
 
 /*
  * layout.c: change the layout in force under ind->lock: begin, fill in the copy that it returns, then publish.  The copy
- * has the same entries; others go to the place that hca_layout_free_entries() says.
+ * has the same entries; others go to the other half of the room.
  */
 struct hca_layout *hca_layout_begin(struct hca_indirect *ind);
-struct hca_entry *hca_layout_free_entries(const struct hca_indirect *ind);
 void hca_layout_publish(struct hca_indirect *ind);
+
+/* A layout's entries; while it may change, they are where there are some, whatever they say. */
+static inline struct hca_entry *hca_layout_entries(const struct hca_indirect *ind, const struct hca_layout *l)
+{
+	return ind->room + (READ_ONCE(l->second) ? ind->max_entries : 0);
+}
 
 /* umr.c: register or free an indirect key; under sq.lock and RCU.  What that costs is taken off @room. */
 enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe, u32 *room);

@@ -19,11 +19,6 @@ struct hca_layout *hca_layout_begin(struct hca_indirect *ind)
 	return to;
 }
 
-struct hca_entry *hca_layout_free_entries(const struct hca_indirect *ind)
-{
-	return ind->layouts[ind->seq & 1].entries == ind->room ? ind->room + ind->max_entries : ind->room;
-}
-
 void hca_layout_publish(struct hca_indirect *ind)
 {
 	/* The layout before the number; pairs with the acquire in layout_of(). */
@@ -58,16 +53,16 @@ struct piece {
 	u32 len;
 };
 
-/* The last entry that begins at or before @pos, of a layout that has one. */
-static u32 find_entry(const struct hca_layout *l, u32 num, u64 pos, u32 *hint)
+/* The last entry of @num, at least one, that begins at or before @pos. */
+static u32 find_entry(const struct hca_entry *entries, u32 num, u64 pos, u32 *hint)
 {
 	u32 low = 0, high = num, i = *hint;
 
 	/* Mostly the one of last time, or the next. */
-	if (i < num && l->entries[i].start <= pos) {
-		if (i + 1 == num || l->entries[i + 1].start > pos)
+	if (i < num && entries[i].start <= pos) {
+		if (i + 1 == num || entries[i + 1].start > pos)
 			return i;
-		if (i + 2 == num || (i + 2 < num && l->entries[i + 2].start > pos)) {
+		if (i + 2 == num || (i + 2 < num && entries[i + 2].start > pos)) {
 			*hint = i + 1;
 			return i + 1;
 		}
@@ -76,7 +71,7 @@ static u32 find_entry(const struct hca_layout *l, u32 num, u64 pos, u32 *hint)
 	while (high - low > 1) {
 		u32 mid = low + (high - low) / 2;
 
-		if (l->entries[mid].start <= pos)
+		if (entries[mid].start <= pos)
 			low = mid;
 		else
 			high = mid;
@@ -90,8 +85,8 @@ static bool find_piece(const struct hca_indirect *ind, const struct hca_layout *
 		       struct piece *p)
 {
 	u32 num = min(READ_ONCE(l->num), ind->max_entries);
+	const struct hca_entry *entries = hca_layout_entries(ind, l), *e;
 	u64 rounds_behind = 0, size = 0;
-	const struct hca_entry *e;
 	u64 in;
 
 	if (!num)
@@ -105,7 +100,7 @@ static bool find_piece(const struct hca_indirect *ind, const struct hca_layout *
 			return false;
 		pos -= rounds_behind * size;
 	}
-	e = &l->entries[find_entry(l, num, pos, hint)];
+	e = &entries[find_entry(entries, num, pos, hint)];
 	in = pos - READ_ONCE(e->start);
 	p->len = READ_ONCE(e->len);
 	if (in >= p->len)
@@ -217,7 +212,9 @@ bool hca_layout_span(const struct hca_mkey *m, u32 seq, u64 addr, bool write, st
 static bool allows(const struct hca_claim *claim, const struct hca_layout *l, u32 key, u64 addr, u64 len)
 {
 	u32 qpn = READ_ONCE(l->qpn);
-	u64 iova = READ_ONCE(l->iova), length = READ_ONCE(l->length);
+	u64 iova = READ_ONCE(l->iova);
+	/* Behind the last entry there is nothing, however long the key is said to be. */
+	u64 length = min(READ_ONCE(l->length), READ_ONCE(l->total));
 	u64 off = addr - iova;
 
 	if (READ_ONCE(l->free) || READ_ONCE(l->variant) != (key & 0xff))
@@ -230,9 +227,8 @@ static bool allows(const struct hca_claim *claim, const struct hca_layout *l, u3
 }
 
 /* Of an entry, all that @len bytes at @pos of the key can want: of a pattern the whole piece, of every round. */
-static bool extent(const struct hca_layout *l, u32 i, bool strided, u64 pos, u64 len, struct piece *p)
+static bool extent(const struct hca_layout *l, const struct hca_entry *e, bool strided, u64 pos, u64 len, struct piece *p)
 {
-	const struct hca_entry *e = &l->entries[i];
 	u64 start = READ_ONCE(e->start), size = READ_ONCE(e->len), skip = 0;
 
 	p->key = READ_ONCE(e->key);
@@ -256,13 +252,14 @@ static bool check_tree(struct hca_claim *claim, const struct hca_mkey *m, u32 se
 {
 	const struct hca_indirect *ind = m->indirect;
 	const struct hca_layout *l = &ind->layouts[seq & 1];
+	const struct hca_entry *entries = hca_layout_entries(ind, l);
 	u32 num = min(READ_ONCE(l->num), ind->max_entries);
 	bool strided = READ_ONCE(l->strided);
 	u32 hint = 0, i;
 
 	if (!depth || !num)
 		return false;
-	for (i = strided ? 0 : find_entry(l, num, pos, &hint); i < num; i++) {
+	for (i = strided ? 0 : find_entry(entries, num, pos, &hint); i < num; i++) {
 		struct hca_mkey *base;
 		struct piece p __uninitialized;
 		u32 base_seq;
@@ -271,7 +268,7 @@ static bool check_tree(struct hca_claim *claim, const struct hca_mkey *m, u32 se
 		if (!claim->tree_left)
 			return false;
 		claim->tree_left--;
-		wanted = extent(l, i, strided, pos, len, &p);
+		wanted = extent(l, &entries[i], strided, pos, len, &p);
 		if (!in_force(ind, seq))
 			return false;
 		if (!wanted)
@@ -288,11 +285,16 @@ static bool check_tree(struct hca_claim *claim, const struct hca_mkey *m, u32 se
 
 bool hca_layout_resolve(struct hca_claim *claim, const struct hca_mkey *m, u32 key, u64 addr, u64 len, u32 *seq)
 {
-	const struct hca_layout *l = layout_of(m->indirect, seq);
+	const struct hca_layout *l;
 	struct hca_claim below;
+	u32 began_with = *seq;
 	u64 pos;
 	bool ok;
 
+	l = layout_of(m->indirect, seq);
+	/* A message that has begun with one layout does not go on with another. */
+	if (unlikely(claim->pinned && *seq != began_with))
+		return false;
 	ok = allows(claim, l, key, addr, len);
 	pos = addr - READ_ONCE(l->iova);
 	if (!in_force(m->indirect, *seq) || !ok)

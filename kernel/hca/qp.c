@@ -152,6 +152,13 @@ static void forget_route(struct hca_qp *qp)
 	spin_unlock(&qp->route_lock);
 }
 
+/* Whoever waits for the send queue. */
+static void let_in(struct hca_qp *qp)
+{
+	spin_unlock(&qp->sq.lock);
+	spin_lock(&qp->sq.lock);
+}
+
 int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 {
 	bool to_state = attr->mask & HCA_ATTR_STATE;
@@ -161,6 +168,10 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 	spin_lock(&qp->sq.lock);
 	if (reset)
 		hca_dci_abort(qp);
+	/* What was posted before the error is not executed after it; peers need not wait for that. */
+	if (to_state && READ_ONCE(qp->state) == HCA_QPS_SQE && cur == HCA_QPS_SQE && !flush && !reset)
+		while (hca_sq_flush(qp))
+			let_in(qp);
 	spin_lock(&qp->rq.lock);
 	/* Whoever fails the QP holds one of the locks. */
 	if (qp->state != cur && !flush && !reset) {
@@ -168,9 +179,6 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 		spin_unlock(&qp->sq.lock);
 		return -EINVAL;
 	}
-	/* What was posted before the error is not executed after it. */
-	if (to_state && qp->state == HCA_QPS_SQE && !flush && !reset)
-		hca_sq_flush(qp);
 	set_attrs(qp, attr);
 	if (attr->mask & HCA_ATTR_ROUTE)
 		forget_route(qp);
@@ -178,7 +186,8 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 		enter(qp, attr->state);
 	spin_unlock(&qp->rq.lock);
 	if (flush)
-		hca_qp_flush(qp);
+		while (hca_qp_flush(qp))
+			let_in(qp);
 	spin_unlock(&qp->sq.lock);
 	return 0;
 }

@@ -7,8 +7,10 @@
 
 /* WQEs executed under one set of locks. */
 #define BATCH 16u
-/* A message is cut at multiples of so many bytes. */
+/* A message is cut where an address is a multiple of so many bytes. */
 #define SLICE_UNIT 64u
+/* To look at an entry of a key costs about what moving so many bytes does. */
+#define LOOK_BYTES 256u
 
 enum step {
 	STEP_DONE,	/* a WQE has ended, look for the next */
@@ -177,6 +179,7 @@ static struct hca_claim local_claim(struct hca_qp *qp, u32 access)
 		.qpn = qp->qpn,
 		.access = access,
 		.whole = !qp->sq.offset,
+		.pinned = qp->sq.offset,
 		.tree_left = HCA_KEY_TREE,
 	};
 }
@@ -230,7 +233,7 @@ static void deliver(struct hca_qp *to, void *arg)
 }
 
 /* A datagram: whole, to one or to all of a group, and nobody says whether it has arrived. */
-static enum step send_datagram(struct hca_qp *qp, struct hca_request *req, u32 *room)
+static enum step send_datagram(struct hca_qp *qp, struct hca_request *req, u32 *room, u64 *looks)
 {
 	struct hca_wqe *wqe = &qp->sq.wqe;
 	struct datagram d = { .req = req, .wqe = wqe };
@@ -251,6 +254,7 @@ static enum step send_datagram(struct hca_qp *qp, struct hca_request *req, u32 *
 	}
 	/* Each receiver of a group is work. */
 	*room -= min_t(u64, d.bytes, *room);
+	*looks += HCA_KEY_TREE - req->tree_left;
 	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, req->len);
 	return finish_sent(qp, req);
 }
@@ -275,17 +279,30 @@ static void address(struct hca_qp *qp)
 }
 
 /*
- * How much of @left bytes goes in one slice.  Words are whole at both ends of a cut, the last one's too; what is little
- * is not cut.
+ * How much of @left bytes goes in one slice, the first of them to address @to.  Words are whole at both sides of a cut,
+ * the last one's too; what is little is not cut.
  */
-static u32 slice_of(u64 left, u32 room)
+static u32 slice_of(u64 left, u32 room, u64 to)
 {
 	if (left <= max(room, HCA_MIN_SLICE))
 		return left;
-	return max(room & ~(SLICE_UNIT - 1), SLICE_UNIT);
+	return max(room & ~(SLICE_UNIT - 1), SLICE_UNIT) - (to & (SLICE_UNIT - 1));
 }
 
-static enum step send_slice(struct hca_qp *qp, u32 *room)
+/* Where the message goes, as far as the requester knows. */
+static u64 destination(const struct hca_wqe *wqe)
+{
+	switch (wqe->class) {
+	case HCA_CLASS_WRITE:
+		return wqe->raddr;
+	case HCA_CLASS_READ:
+		return wqe->sges[0].addr;
+	default:
+		return 0;
+	}
+}
+
+static enum step send_slice(struct hca_qp *qp, u32 *room, u64 *looks)
 {
 	struct hca_sq *sq = &qp->sq;
 	struct hca_wqe *wqe = &sq->wqe;
@@ -304,6 +321,7 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 
 	claim = local_claim(qp, reply ? HCA_ACCESS_LOCAL_WRITE : 0);
 	synd = hca_sges_resolve(&claim, wqe->sges, wqe->num_sge);
+	*looks = HCA_KEY_TREE - claim.tree_left;
 	if (unlikely(synd != HCA_SYND_OK))
 		return finish_local(qp, synd);
 	hca_cursor_init(&local, wqe->sges, wqe->num_sge);
@@ -311,17 +329,19 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
 		hca_cursor_skip(&local, sq->offset);
 	req->first = !sq->offset;
 	req->offset = sq->offset;
-	req->len = whole ? length : slice_of(length - sq->offset, *room);
+	req->len = whole ? length : slice_of(length - sq->offset, *room, destination(wqe) + sq->offset);
 	req->last = req->offset + req->len == length;
 	req->psn = sq->psn;
 	req->payload = &local;
+	req->tree_left = HCA_KEY_TREE;
 
 	if (qp->type == HCA_QP_UD)
-		return send_datagram(qp, req, room);
+		return send_datagram(qp, req, room, looks);
 	peer = find_responder(qp, &refused);
 	if (unlikely(refused))
 		return finish_remote(qp, HCA_SYND_REMOTE_INVAL_REQ);
 	ack = likely(peer) ? hca_respond(peer, req) : HCA_NO_RESPONSE;
+	*looks += HCA_KEY_TREE - req->tree_left;
 	/* What gets no answer has been sent all the same; of a message that was dropped, nothing more is. */
 	if (!is_reliable(qp) && ack != HCA_ACK && ack != HCA_PAYLOAD_LOST)
 		return finish_sent(qp, req);
@@ -366,12 +386,12 @@ static enum step send_slice(struct hca_qp *qp, u32 *room)
  * A copy within the host; no peer takes part.  Where source and destination overlap, the order of moves decides
  * which of the source's bytes the destination gets.
  */
-static enum step copy_slice(struct hca_qp *qp, u32 *room)
+static enum step copy_slice(struct hca_qp *qp, u32 *room, u64 *looks)
 {
 	struct hca_sq *sq = &qp->sq;
 	struct hca_wqe *wqe = &sq->wqe;
-	u32 len = slice_of(wqe->length - sq->offset, *room);
 	struct hca_sge *src = &wqe->sges[0], *dst = &wqe->sges[1];
+	u32 len = slice_of(wqe->length - sq->offset, *room, dst->addr + sq->offset);
 	struct hca_cursor from __uninitialized, to __uninitialized;
 	struct hca_claim claim = local_claim(qp, 0);
 	enum hca_cqe_syndrome synd;
@@ -382,6 +402,7 @@ static enum step copy_slice(struct hca_qp *qp, u32 *room)
 	claim.access = HCA_ACCESS_LOCAL_WRITE;
 	if (synd == HCA_SYND_OK)
 		synd = hca_sges_resolve(&claim, dst, 1);
+	*looks = HCA_KEY_TREE - claim.tree_left;
 	if (unlikely(synd != HCA_SYND_OK))
 		return finish_local(qp, synd);
 
@@ -401,6 +422,8 @@ static enum step copy_slice(struct hca_qp *qp, u32 *room)
 static enum step execute(struct hca_qp *qp, u32 *room)
 {
 	struct hca_wqe *wqe = &qp->sq.wqe;
+	u64 looks = 0;
+	enum step s;
 
 	if (unlikely(wqe->status != HCA_SYND_OK))
 		return finish_local(qp, wqe->status);
@@ -417,7 +440,8 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 	case HCA_OPCODE_UMR:
 		return finish_local(qp, hca_umr(qp, wqe, room));
 	case HCA_OPCODE_MMO:
-		return copy_slice(qp, room);
+		s = copy_slice(qp, room, &looks);
+		break;
 	case HCA_OPCODE_ATOMIC_CS:
 	case HCA_OPCODE_ATOMIC_FA:
 		if (wqe->length < sizeof(u64))
@@ -430,8 +454,19 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 			return finish_local(qp, HCA_SYND_LOCAL_LENGTH);
 		if (!qp->sq.offset)
 			address(qp);
-		return send_slice(qp, room);
+		s = send_slice(qp, room, &looks);
 	}
+	*room -= min_t(u64, looks * LOOK_BYTES, *room);
+	return s;
+}
+
+/* Flushing is work, too. */
+static enum step flushed(bool more, u32 *room)
+{
+	if (!more)
+		return STEP_EMPTY;
+	*room -= min(HCA_FLUSH_BATCH * LOOK_BYTES, *room);
+	return STEP_MORE;
 }
 
 /* Whether there is a WQE to execute; copies the next one out of the ring if there is none in progress. */
@@ -470,12 +505,10 @@ static enum step step(struct hca_qp *qp, u32 *room)
 		return STEP_EMPTY;
 	case HCA_QPS_SQE:
 		hca_sq_settle(sq);
-		hca_sq_flush(qp);
-		return STEP_EMPTY;
+		return flushed(hca_sq_flush(qp), room);
 	case HCA_QPS_ERR:
 		hca_sq_settle(sq);
-		hca_qp_flush(qp);
-		return STEP_EMPTY;
+		return flushed(hca_qp_flush(qp), room);
 	default:
 		return STEP_EMPTY;
 	}
@@ -511,6 +544,9 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 			s = step(qp, &room);
 			if (s == STEP_DONE)
 				done++;
+			/* What is left behind a cut is not worth another slice. */
+			if (room < SLICE_UNIT)
+				room = 0;
 		} while ((s == STEP_DONE && done < most && room) || (s == STEP_MORE && room));
 		hca_sq_settle(&qp->sq);
 		rcu_read_unlock();

@@ -82,6 +82,12 @@ static enum hca_ack no_receive(struct hca_qp *qp, struct hca_request *req)
 	return HCA_ACK_RNR;
 }
 
+/* The domain of the keys that a request names: of the SRQ on XRC, else of the QP, whatever SRQ it has. */
+static u32 remote_pdn(const struct hca_qp *qp, const struct place *at)
+{
+	return qp->type == HCA_QP_XRC_TGT ? at->pdn : qp->pdn;
+}
+
 /* What a slice wants of the keys on this side; they are looked at in full when the message begins. */
 static struct hca_claim claim_for(struct hca_qp *qp, const struct hca_request *req, u32 pdn, u32 access)
 {
@@ -91,21 +97,26 @@ static struct hca_claim claim_for(struct hca_qp *qp, const struct hca_request *r
 		.qpn = qp->qpn,
 		.access = access,
 		.whole = req->first,
-		.tree_left = HCA_KEY_TREE,
+		.pinned = !req->first,
+		.tree_left = req->tree_left,
 	};
 }
 
-static bool remote(struct hca_qp *qp, const struct place *at, const struct hca_request *req, struct hca_sge *sge,
+static bool remote(struct hca_qp *qp, const struct place *at, struct hca_request *req, struct hca_sge *sge,
 		   u32 access)
 {
-	/* On XRC, memory is in the domain of the SRQ. */
-	struct hca_claim claim = claim_for(qp, req, qp->type == HCA_QP_XRC_TGT ? at->pdn : qp->pdn, access);
+	struct hca_claim claim = claim_for(qp, req, remote_pdn(qp, at), access);
+	bool ok;
 
 	sge->addr = req->raddr;
 	sge->len = req->length;
 	sge->key = req->rkey;
 	sge->data = NULL;
-	return hca_sge_resolve(&claim, sge);
+	sge->seq = req->rkey_seq;
+	ok = hca_sge_resolve(&claim, sge);
+	req->rkey_seq = sge->seq;
+	req->tree_left = claim.tree_left;
+	return ok;
 }
 
 /* Whether there is a receive for the message. */
@@ -188,13 +199,20 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 	struct hca_claim claim = claim_for(qp, req, at->pdn, HCA_ACCESS_LOCAL_WRITE);
 	enum hca_copied copied = HCA_COPIED;
 	struct hca_cursor to __uninitialized;
+	u32 looks = req->tree_left;
+	enum hca_cqe_syndrome synd;
 
 	if (!has_receive(qp, at))
 		return no_receive(qp, req);
 	if ((u64)req->length + front > recv->capacity)
 		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_LENGTH, HCA_NAK_INVALID_REQUEST,
 					   HCA_EVENT_QP_REQ_ERR);
-	if (hca_sges_resolve_some(&claim, recv->sges, (u64)req->length + front))
+	synd = hca_sges_resolve_some(&claim, recv->sges, (u64)req->length + front);
+	req->tree_left = claim.tree_left;
+	/* A datagram to many, whose other receivers have used up the looks that it has: it is lost on the way to this one. */
+	if (unlikely(synd && !claim.tree_left && looks != HCA_KEY_TREE))
+		return HCA_NO_RESPONSE;
+	if (synd)
 		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_PROT, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 	if (req->len || front) {
 		hca_cursor_init(&to, recv->sges, recv->num_sge);
@@ -211,7 +229,7 @@ static enum hca_ack respond_send(struct hca_qp *qp, const struct place *at, stru
 	}
 	if (!req->last)
 		return HCA_ACK;
-	if (req->op == HCA_OPCODE_SEND_INVAL && !hca_mkey_invalidate(qp, at->pdn, be32_to_cpu(req->imm), true))
+	if (req->op == HCA_OPCODE_SEND_INVAL && !hca_mkey_invalidate(qp, remote_pdn(qp, at), be32_to_cpu(req->imm), true))
 		return refuse_into_receive(qp, at, req, HCA_SYND_LOCAL_QP_OP, HCA_NAK_REMOTE_OP, HCA_EVENT_QP_FATAL);
 	return complete_receive(qp, at, req, receive_opcode(req->op));
 }
@@ -304,8 +322,9 @@ static bool find_srq(struct hca_qp *qp, const struct hca_request *req, struct pl
 	at->srq = qp->dev->ops->xrc_srq(qp->dev, req->srqn, qp->xrcdn);
 	if (at->srq && recv->srq_serial == at->srq->serial)
 		return true;
-	/* What is left of a message to another one, its receive and the rest to come, is not this one's. */
-	recv->active = false;
+	/* The rest of a message to another one never comes; the receive that it has taken is that one's. */
+	if (recv->active)
+		hca_recv_abandon(qp);
 	if (!at->srq || !req->first)
 		return false;
 	recv->srqn = req->srqn;
@@ -348,7 +367,7 @@ static enum hca_ack respond(struct hca_qp *qp, struct hca_request *req)
 	case HCA_OPCODE_ATOMIC_FA:
 		return respond_atomic(qp, &at, req);
 	default:
-		/* Likewise. */
+		/* Who sees the completion finds what came before it counted. */
 		hca_settle(req->owed);
 		return respond_send(qp, &at, req);
 	}

@@ -142,9 +142,14 @@ bool hca_recv_take(struct hca_qp *qp, struct hca_srq *srq, struct hca_recv *recv
 
 bool hca_recv_take_flushed(struct hca_qp *qp, u16 *index)
 {
-	if (!rq_posted(&qp->rq))
+	struct hca_rq *rq = &qp->rq;
+
+	if (!rq_posted(rq))
 		return false;
-	*index = qp->rq.ci++;
+	/* A doorbell record that claims more than the ring holds is believed for one ring's length. */
+	if ((u16)(rq->pi - rq->ci) > rq->mask + 1)
+		rq->ci = rq->pi - (rq->mask + 1);
+	*index = rq->ci++;
 	return true;
 }
 

@@ -63,12 +63,14 @@ static bool is_padding(const struct hca_klm *klm)
 
 static bool add_entry(const struct hca_indirect *ind, struct hca_layout *l, struct hca_entry e)
 {
+	struct hca_entry *entries = hca_layout_entries(ind, l);
+
 	/* A pattern's header takes room, too. */
 	if (l->num + l->strided >= ind->max_entries || !e.len || e.len > MAX_PIECE)
 		return false;
 	e.start = l->total;
 	l->total += e.len;
-	l->entries[l->num++] = e;
+	entries[l->num++] = e;
 	return true;
 }
 
@@ -165,8 +167,7 @@ static enum hca_cqe_syndrome set_entries(struct hca_qp *qp, const struct hca_wqe
 			num = (wqe->raw + wqe->size - behind) / HCA_WQE_DS;
 	} else if (num) {
 		const struct hca_wqe_data *d = (const void *)behind;
-		struct hca_claim claim = { .dev = qp->dev, .pdn = qp->pdn, .qpn = qp->qpn, .whole = true,
-					   .tree_left = HCA_KEY_TREE };
+		struct hca_claim claim = { .dev = qp->dev, .pdn = qp->pdn, .qpn = qp->qpn };
 
 		s.sge = (struct hca_sge){
 			.addr = be64_to_cpu(d->addr),
@@ -181,7 +182,7 @@ static enum hca_cqe_syndrome set_entries(struct hca_qp *qp, const struct hca_wqe
 	}
 	if (!num)
 		return HCA_SYND_OK;
-	l->entries = hca_layout_free_entries(ind);
+	l->second = !l->second;
 	return read_entries(&s, num, ind, l) ? HCA_SYND_OK : HCA_SYND_MW_BIND;
 }
 
@@ -192,7 +193,6 @@ static enum hca_cqe_syndrome change(struct hca_qp *qp, const struct hca_wqe *wqe
 	const struct hca_wqe_mkey *mk = (const void *)(umr + 1);
 	u64 mask = be64_to_cpu(umr->mkey_mask);
 	u32 qpn_mkey = be32_to_cpu(mk->qpn_mkey);
-	enum hca_cqe_syndrome synd;
 
 	if (l->variant != (be32_to_cpu(wqe->imm) & 0xff))
 		return HCA_SYND_MW_BIND;
@@ -213,10 +213,7 @@ static enum hca_cqe_syndrome change(struct hca_qp *qp, const struct hca_wqe *wqe
 	l->access = access_flags(l->access, mask, mk->access_flags);
 	if (l->free)
 		return HCA_SYND_OK;
-	synd = set_entries(qp, wqe, umr, ind, l, room);
-	/* Behind the last entry there is nothing, whatever the request says. */
-	l->length = min(l->length, l->total);
-	return synd;
+	return set_entries(qp, wqe, umr, ind, l, room);
 }
 
 enum hca_cqe_syndrome hca_umr(struct hca_qp *qp, const struct hca_wqe *wqe, u32 *room)
@@ -253,13 +250,9 @@ int hca_indirect_init(struct hca_indirect *ind, const struct hca_indirect_config
 		.qpn = cfg->qpn,
 		.iova = cfg->iova,
 		.length = cfg->length,
-		.entries = cfg->room,
 	};
-	ind->layouts[1] = (struct hca_layout){ .entries = cfg->room + cfg->max_entries };
-	if (!cfg->num_entries)
-		return 0;
-	if (!read_entries(&s, cfg->num_entries, ind, l))
+	ind->layouts[1] = (struct hca_layout){};
+	if (cfg->num_entries && !read_entries(&s, cfg->num_entries, ind, l))
 		return -EINVAL;
-	l->length = min(l->length, l->total);
 	return 0;
 }

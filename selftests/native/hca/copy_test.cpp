@@ -58,7 +58,7 @@ TEST(Copy, AgreesWithACopyByteByByteInSlicesOfAnySize)
 				p.mb.expect(to.where[i], std::span(&whole[from.where[i]], 1));
 
 			rcu_read_lock();
-			hca_claim claim = {.dev = p.da.hca(), .pdn = 1, .qpn = 0, .access = 0, .whole = true, .tree_left = HCA_KEY_TREE};
+			hca_claim claim = {.dev = p.da.hca(), .pdn = 1, .qpn = 0, .access = 0, .whole = true, .pinned = false, .tree_left = HCA_KEY_TREE};
 			ASSERT_EQ(hca_sges_resolve(&claim, hfrom.data(), static_cast<u32>(hfrom.size())),
 				  HCA_SYND_OK);
 			claim.access = HCA_ACCESS_LOCAL_WRITE;
@@ -125,6 +125,33 @@ TEST(Copy, WhoeverSeesTheLastWordFindsTheRest)
 	}
 }
 
+TEST(Copy, AWordIsWholeAtBothSidesOfACutWhereverItsMessageBegins)
+{
+	for (u32 begin : {0u, 4u, 8u, 60u}) {
+		for (bool read : {false, true}) {
+			Pair p({.memory = 256 * 1024});
+			const u32 length = 200000;
+			Memory &to = read ? p.ma : p.mb, &from = read ? p.mb : p.ma;
+			p.a.stage(read ? Wqe::read(p.kb.addr(0), p.kb.key()).sge(p.ka.sge(begin, length)) :
+					 Wqe::write(p.kb.addr(begin), p.kb.key()).sge(p.ka.sge(0, length)));
+			p.a.set_sq_record(p.a.producer_index());
+			from.write(0, Bytes(length, 0x5a));
+			to.write(0, Bytes(length + 64, 0));
+			u32 there = 0;
+			while (p.a.run(1, HCA_SLICE) == HCA_RUN_MORE) {
+				u32 end = begin;
+				while (*to.at(end))
+					end++;
+				EXPECT_GT(end, there);
+				EXPECT_TRUE(end % 64 == 0 || end == begin + length) << end;
+				there = end;
+			}
+			EXPECT_GT(there, HCA_SLICE / 2);
+			to.accept(0, length + 64);
+		}
+	}
+}
+
 TEST(Copy, AnAlignedWordIsWrittenWhole)
 {
 	Pair p({.memory = 4096});
@@ -143,6 +170,8 @@ TEST(Copy, AnAlignedWordIsWrittenWhole)
 		p.a.post(Wqe::write(p.kb.addr(8), p.kb.key()).inline_data(data).signaled(false));
 		p.ma.write(0, data);
 		p.a.post(Wqe::write(p.kb.addr(8), p.kb.key()).sge(p.ka.sge(0, 8)).signaled(false));
+		/* out of several pieces, too */
+		p.a.post(Wqe::write(p.kb.addr(8), p.kb.key()).sge(p.ka.sge(0, 4)).sge(p.ka.sge(1, 3)).sge(p.ka.sge(5, 1)).signaled(false));
 	}
 	stop = true;
 	reader.join();

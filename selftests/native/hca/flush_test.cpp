@@ -141,6 +141,52 @@ TEST(Flush, ADoorbellRecordThatClaimsMoreThanTheRingHoldsIsBelievedForOneRing)
 	EXPECT_EQ(recvs, 16u);
 }
 
+TEST(Flush, ItIsWorkLikeAnyOtherAndOthersMayGoInBetween)
+{
+	Pair p({.cq_entries = 8192, .qp = {.sq_slots = 1024, .rq_entries = 1024}});
+	auto post = [&] {
+		for (int i = 0; i < 1000; i++) {
+			p.a.stage(Wqe::nop());
+			p.a.post_recv();
+		}
+		p.a.set_sq_record(p.a.producer_index());
+	};
+	post();
+	u64 locks = hca_port_locks_taken("&qp->sq.lock");
+	p.a.to(HCA_QPS_ERR);
+	EXPECT_GE(hca_port_locks_taken("&qp->sq.lock") - locks, 2000u / 64);
+	EXPECT_EQ(p.ca.poll_all().size(), 2000u) << "all are flushed when the call returns";
+	/* and in turns of the queue what is posted later */
+	post();
+	size_t flushed = 0;
+	u32 turns = 0;
+	while (p.a.run(64, HCA_SLICE) == HCA_RUN_MORE) {
+		const size_t now = p.ca.poll_all().size();
+		EXPECT_LE(now, 5 * 64u);
+		flushed += now;
+		turns++;
+	}
+	flushed += p.ca.poll_all().size();
+	EXPECT_EQ(flushed, 2000u);
+	EXPECT_GE(turns, 5u);
+}
+
+TEST(Flush, WhoSendsToAQueueThatStartsAgainNeedNotWaitForItsFlush)
+{
+	Pair p({.cq_entries = 2048, .qp = {.sq_slots = 1024, .type = HCA_QP_UC}});
+	p.a.stage(Wqe::write(p.kb.addr(), p.kb.key()).sge({p.ka.addr(), 8, 0x77}));
+	for (int i = 0; i < 1000; i++)
+		p.a.stage(Wqe::nop());
+	p.a.set_sq_record(p.a.producer_index());
+	p.a.run(1, HCA_SLICE);
+	ASSERT_EQ(p.a.state(), HCA_QPS_SQE);
+	const u64 locks = hca_port_locks_taken("&qp->sq.lock");
+	p.a.to(HCA_QPS_RTS);
+	EXPECT_GE(hca_port_locks_taken("&qp->sq.lock") - locks, 1000u / 64);
+	EXPECT_EQ(p.ca.poll_all().size(), 1001u);
+	EXPECT_EQ(p.a.state(), HCA_QPS_RTS);
+}
+
 TEST(Flush, ASharedReceiveQueueKeepsItsReceivesAndTheQpSaysThatItTookItsLast)
 {
 	Pair p({.srq = true});

@@ -433,6 +433,78 @@ TEST(Mkey, EntriesInMemoryAreWorkForEachOfThem)
 	}
 }
 
+TEST(Mkey, ALengthThatIsSetBeforeTheEntriesIsNotForgotten)
+{
+	Layouts p;
+	/* in force without an entry, so that there is nothing yet */
+	p.registered(p.b, p.cb,
+		     Wqe::umr(p.lb.current_key(), {.mask = HCA_UMR_FREE | HCA_UMR_LEN | HCA_UMR_LOCAL_WRITE | HCA_UMR_REMOTE_WRITE,
+						   .length = 64}, 0, 0));
+	p.list_b({p.kb.sge(0, 100)}, {.mask = HCA_UMR_START_ADDR});
+	p.mb.expect(0, p.ma.read(0, 64));
+	p.post(Wqe::write(0, p.lb.current_key()).sge(p.ka.sge(0, 64)));
+	EXPECT_TRUE(one(p.ca).ok());
+	expect_refused(p, Wqe::write(0, p.lb.current_key()).sge(p.ka.sge(0, 65)), HCA_SYND_REMOTE_ACCESS);
+}
+
+TEST(Mkey, WhatAMessageHasToLookAtIsWork)
+{
+	/* One byte of a pattern of many pieces, at either end: the time goes into looking at them. */
+	for (bool local : {true, false}) {
+		Layouts p({.memory = memory_size});
+		Device &d = local ? p.da : p.db;
+		Key &data = local ? p.ka : p.kb;
+		IndirectKey &below = p.w.add_indirect(d, {.max_entries = 1024});
+		Memory &m = local ? p.ma : p.mb;
+		for (u32 i = 0; i < 1024; i++) {
+			const hca_klm klm = Wqe::klm(data.sge(100000, 1));
+			m.write(i * sizeof(klm), std::span(reinterpret_cast<const u8 *>(&klm), sizeof(klm)));
+		}
+		(local ? p.a : p.b).post(Wqe::umr_by_pointer(below.key(), data.sge(0, 1024 * 16), 1024).signaled(false));
+		const Blocks blocks{{below.sge(0, 0).addr, 1024, 0, below.key()}};
+		local ? p.pattern_a(1, blocks) : p.pattern_b(1, blocks);
+		for (int i = 0; i < 4; i++)
+			p.a.stage(local ? Wqe::write(p.kb.addr(200000), p.kb.key()).sge(p.la.sge(0, 1)) :
+					  Wqe::write(0, p.lb.current_key()).sge(p.ka.sge(0, 1)));
+		p.a.set_sq_record(p.a.producer_index());
+		for (u32 turn = 1; turn < 4; turn++) {
+			EXPECT_EQ(p.a.run(64, HCA_SLICE), HCA_RUN_MORE);
+			EXPECT_EQ(p.ca.poll_all().size(), 1u);
+		}
+		p.mb.accept(local ? 200000 : 100000, 1);
+	}
+}
+
+TEST(Mkey, AMessageDoesNotGoOnWithAnotherLayout)
+{
+	/* Registered anew when half of a message is there: where it comes from, where it goes to, where it is received. */
+	enum { from, to, received };
+	for (int which : {from, to, received}) {
+		Layouts p;
+		IndirectKey &k = which == from ? p.la : p.lb;
+		Key &data = which == from ? p.ka : p.kb;
+		Qp &other = p.w.add_qp(which == from ? p.da : p.db, {.send_cq = which == from ? &p.w.add_cq(p.da) : &p.w.add_cq(p.db)});
+		other.connect(other);
+		other.post(Wqe::umr_list(k.current_key(), SgeList{data.sge(0, 120000)}).signaled(false));
+		if (which == received)
+			p.b.post_recv(k.sge(0, 120000));
+		const u16 index = p.a.stage(which == from ? Wqe::write(p.kb.addr(0), p.kb.key()).sge(k.sge(0, 120000)) :
+					    which == to	  ? Wqe::write(0, k.current_key()).sge(p.ka.sge(0, 120000)) :
+							    Wqe::send().sge(p.ka.sge(0, 120000)));
+		p.a.set_sq_record(p.a.producer_index());
+		EXPECT_EQ(p.a.run(1, HCA_SLICE), HCA_RUN_MORE);
+		other.post(Wqe::umr_list(k.current_key(), SgeList{data.sge(130000, 120000)}).signaled(false));
+		p.mb.accept(0, HCA_SLICE);
+		p.a.run(16, 1 << 20);
+		p.w.settle();
+		expect_failed(one(p.ca), HCA_CQE_REQ_ERR,
+			      which == from ? HCA_SYND_LOCAL_PROT : which == to ? HCA_SYND_REMOTE_ACCESS : HCA_SYND_REMOTE_OP, index);
+		if (which == received) {
+			EXPECT_EQ(p.cb.poll()->syndrome, HCA_SYND_LOCAL_PROT);
+		}
+	}
+}
+
 TEST(Mkey, EntriesStayWhenSomethingElseChanges)
 {
 	/* Entries in either half of the key's room, and changes of what is not an entry, by turns. */

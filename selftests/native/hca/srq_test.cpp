@@ -203,6 +203,26 @@ TEST(Srq, ReceivesUseItsOwnProtectionDomain)
 	EXPECT_EQ(one(p.cb).syndrome, HCA_SYND_LOCAL_PROT);
 }
 
+TEST(Srq, ASendInvalidatesAKeyOfTheQpsDomainAndNotOfTheQueues)
+{
+	for (u32 pdn : {1u, 9u}) {
+		Pair p({.connect = false});
+		Srq &srq = p.w.add_srq(p.db, 16, 6, 9);
+		Key &k = p.w.add_key(p.db, p.mb, {.pdn = pdn, .invalidate_ok = true});
+		QpOptions o;
+		o.send_cq = &p.cb;
+		o.srq = &srq;
+		Qp &b = p.w.add_qp(p.db, o);
+		b.connect(p.a);
+		p.a.connect(b);
+		srq.post(std::span<const Sge>{});
+		p.post(Wqe::send_inval(k.key()));
+		EXPECT_EQ(one(p.ca).ok(), pdn == 1);
+		EXPECT_EQ(one(p.cb).syndrome, pdn == 1 ? HCA_SYND_OK : HCA_SYND_LOCAL_QP_OP);
+		EXPECT_EQ(k.is_free(), pdn == 1);
+	}
+}
+
 TEST(Srq, ALongScatterListLosesOneUnitToTheLink)
 {
 	Pair p({.connect = false});

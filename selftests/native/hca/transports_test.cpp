@@ -307,6 +307,46 @@ TEST(Ud, WhatAGroupTakesIsWorkForEachOfItsMembers)
 	EXPECT_EQ(p.ca.poll_all().size(), 3u);
 }
 
+TEST(Ud, AGroupWhoseKeysAreDearToLookAtLosesItsDatagramForSomeAndFailsNobody)
+{
+	/* Thirty rounds of a thousand pieces at each member; all members together have what one message has. */
+	Datagrams p;
+	constexpr u32 pieces = 1000;
+	IndirectKey &below = p.w.add_indirect(p.db, {.max_entries = pieces}), &k = p.w.add_indirect(p.db);
+	Cq &cq = p.w.add_cq(p.db, 1024), &registered = p.w.add_cq(p.db);
+	Qp &registrar = p.w.add_qp(p.db, {.send_cq = &registered});
+	registrar.connect(registrar);
+	for (u32 i = 0; i < pieces; i++) {
+		const hca_klm klm = Wqe::klm(p.kb.sge(50000, 1));
+		p.mb.write(i * sizeof(klm), std::span(reinterpret_cast<const u8 *>(&klm), sizeof(klm)));
+	}
+	registrar.post(Wqe::umr_by_pointer(below.key(), p.kb.sge(0, pieces * 16), pieces));
+	const Block block{below.sge(0, 0).addr, pieces, 0, below.key()};
+	registrar.post(Wqe::umr_pattern(k.key(), 1, std::vector<Block>(30, block)));
+	p.w.settle();
+	for (auto &wc : registered.poll_all())
+		ASSERT_TRUE(wc.ok());
+	std::vector<Qp *> members;
+	for (u32 i = 0; i < 21; i++) {
+		Qp &m = p.w.add_qp(p.db, {.send_cq = &cq, .type = HCA_QP_UD});
+		m.start();
+		m.post_recv(i < 20 ? k.sge(0, 30 * pieces) : p.kb.sge(60000, 1040));
+		p.w.groups.emplace(3, &m);
+		members.push_back(&m);
+	}
+	p.post(Wqe::send().to_group(3, qkey).sge(p.ka.sge(0, 1000)));
+	EXPECT_TRUE(one(p.ca).ok());
+	const auto got = cq.poll_all();
+	for (auto &wc : got)
+		EXPECT_TRUE(wc.ok()) << "a member is not to blame for what the others cost";
+	EXPECT_EQ(got.size(), HCA_KEY_TREE / 30030 + 1) << "some by their keys, and the one whose key is plain";
+	EXPECT_EQ(got.back().qpn, members.back()->qpn());
+	p.mb.accept(50000, 1);
+	p.mb.accept(60000, 1040);
+	for (Qp *m : members)
+		EXPECT_EQ(m->state(), HCA_QPS_RTS);
+}
+
 TEST(Xrc, AMessageArrivesInTheSrqThatItNames)
 {
 	Xrc p;
@@ -396,6 +436,29 @@ TEST(Xrc, AnotherSrqOfTheSameNumberDoesNotGoOnWithAMessage)
 		expect_none(p.arrivals);
 		/* Its receive is there for the next one. */
 		EXPECT_EQ(p.second.hca()->taken, 0u);
+	}
+}
+
+TEST(Xrc, TheReceiveOfAMessageThatNeverEndsIsFlushed)
+{
+	for (u32 next : {101u, 99u}) {
+		Xrc p;
+		p.first.post(p.kb.sge(0, 90000));
+		p.second.post(p.w.add_key(p.db, p.mb, {.pdn = 7}).sge(100, 8));
+		p.a.stage(Wqe::send().to_srq(100).sge(p.ka.sge(0, 90000)));
+		p.a.set_sq_record(p.a.producer_index());
+		EXPECT_EQ(p.a.run(1, HCA_SLICE), HCA_RUN_MORE);
+		p.mb.accept(0, 90000);
+		/* The requester starts over, with another SRQ or with none. */
+		p.a.to(HCA_QPS_RESET);
+		p.a.connect(p.target);
+		p.post(Wqe::send().to_srq(next).sge(p.ka.sge(0, 8)));
+		EXPECT_EQ(one(p.ca).ok(), next == 101);
+		const auto wcs = p.arrivals.poll_all();
+		ASSERT_EQ(wcs.size(), next == 101 ? 2u : 1u);
+		expect_flushed(wcs[0], HCA_CQE_RESP_ERR, 0);
+		EXPECT_EQ(wcs[0].user_index, 0xf1u);
+		p.mb.accept(100, 8);
 	}
 }
 
