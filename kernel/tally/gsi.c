@@ -217,6 +217,7 @@ static void carry(struct work_struct *work)
 		if (state == HCA_QPS_RTS) {
 			spin_unlock_irq(&gsi->lock);
 			transmit(gsi, s, key);
+			cond_resched();
 			spin_lock_irq(&gsi->lock);
 		}
 		sent(gsi, s, state == HCA_QPS_RTS ? IB_WC_SUCCESS : IB_WC_WR_FLUSH_ERR);

@@ -20,6 +20,7 @@
  * Then the engine sleeps, and takes the CPU from whoever has it, at intervals, to execute what has come together.  It
  * does so for as long as more requests come so than did with a fault for each.
  */
+#include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
@@ -33,6 +34,8 @@
 /* Payload of a page moved, and QPs run, in one pass. */
 #define PASS_BYTES	(256 * 1024)
 #define PASS_RUNS	32
+/* QPs looked at in one pass, as long as none of them has anything to do. */
+#define PASS_LOOKS	2048
 /* The same of one QP. */
 #define QP_WQES		64
 #define QP_BYTES	HCA_SLICE
@@ -110,16 +113,16 @@ static void succeeded(struct tally_backoff *b)
 
 void tally_poller_init(struct tally_poller *p)
 {
-	mutex_init(&p->lock);
-	INIT_LIST_HEAD(&p->pages);
 	spin_lock_init(&p->ask_lock);
 	INIT_LIST_HEAD(&p->asked);
+	INIT_LIST_HEAD(&p->leaving);
+	INIT_LIST_HEAD(&p->pages);
 	tally_backoff_init(&p->retry);
 }
 
 bool tally_poller_asked(struct tally_poller *p)
 {
-	return !list_empty_careful(&p->asked);
+	return !list_empty_careful(&p->asked) || !list_empty_careful(&p->leaving);
 }
 
 bool tally_poller_wanted(struct tally_poller *p)
@@ -142,6 +145,7 @@ void tally_uar_ask(struct tally_uar *uar)
 	spin_lock(&p->ask_lock);
 	if (list_empty(&uar->ask_link))
 		list_add_tail(&uar->ask_link, &p->asked);
+	uar->uars->asked = true;
 	spin_unlock(&p->ask_lock);
 	tally_engine_wake(uar->uars->engine);
 }
@@ -250,7 +254,7 @@ static bool poll_hot(struct tally_uar *uar)
 {
 	bool progress = false;
 	struct tally_qp *qp;
-	u32 bytes = 0, runs = 0;
+	u32 bytes = 0, runs = 0, looks = 0;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(qp, &uar->hot, work.hot_link) {
@@ -261,7 +265,7 @@ static bool poll_hot(struct tally_uar *uar)
 		} else if (++qp->work.quiet > QUIET_PASSES) {
 			cool(uar, qp);
 		}
-		if (bytes >= PASS_BYTES || runs >= PASS_RUNS || need_resched()) {
+		if (bytes >= PASS_BYTES || runs >= PASS_RUNS || ++looks >= PASS_LOOKS || need_resched()) {
 			rotate_behind(uar, qp);
 			break;
 		}
@@ -344,7 +348,33 @@ static bool poll_page(struct tally_uar *uar)
 	return progress;
 }
 
-/* ---- entering and leaving; the engine's thread, under poller.lock ---- */
+/* ---- entering and leaving; the engine's thread ---- */
+
+/* A context whose pages the engine is to forget; on the stack of who waits for @done. */
+struct tally_leave {
+	struct list_head link;
+	struct tally_uars *uars;
+	struct completion done;
+};
+
+static void take_leaving(struct tally_poller *p)
+{
+	struct tally_leave *leave;
+	u32 i;
+
+	spin_lock(&p->ask_lock);
+	while ((leave = list_first_entry_or_null(&p->leaving, struct tally_leave, link))) {
+		list_del(&leave->link);
+		for (i = 0; i < leave->uars->num; i++) {
+			list_del_init(&leave->uars->pages[i].ask_link);
+			list_del_init(&leave->uars->pages[i].poll_link);
+		}
+		leave->uars->asked = false;
+		/* From here on both may be gone. */
+		complete(&leave->done);
+	}
+	spin_unlock(&p->ask_lock);
+}
 
 static void take_asked(struct tally_poller *p)
 {
@@ -361,9 +391,11 @@ static void take_asked(struct tally_poller *p)
 	spin_unlock(&p->ask_lock);
 }
 
-static void start(struct tally_uar *uar, u64 now)
+/* False: not now, somebody has its lock. */
+static bool start(struct tally_uar *uar, u64 now)
 {
-	mutex_lock(&uar->mode_lock);
+	if (!mutex_trylock(&uar->mode_lock))
+		return false;
 	if (uar->mode == TALLY_UAR_ASKED)
 		WRITE_ONCE(uar->mode, TALLY_UAR_OPEN);
 	mutex_unlock(&uar->mode_lock);
@@ -373,6 +405,7 @@ static void start(struct tally_uar *uar, u64 now)
 	uar->served = 0;
 	uar->moved = 0;
 	tally_stat_inc(uar->uars->dev, TALLY_STAT_MODE_SWITCHES);
+	return true;
 }
 
 static bool was_worth(const struct tally_uar *uar, u64 now)
@@ -382,11 +415,13 @@ static bool was_worth(const struct tally_uar *uar, u64 now)
 	return uar->served >= WORTH_WQES && uar->served >= div_u64((now - uar->since) * rate, NSEC_PER_MSEC);
 }
 
-static void stop(struct tally_uar *uar)
+/* False: not now, somebody has its lock; it stays what it is and goes on to be looked at. */
+static bool stop(struct tally_uar *uar)
 {
 	bool mapped;
 
-	mutex_lock(&uar->mode_lock);
+	if (!mutex_trylock(&uar->mode_lock))
+		return false;
 	mapped = uar->mode == TALLY_UAR_MAPPED;
 	if (mapped)
 		tally_uar_zap(uar);
@@ -401,6 +436,7 @@ static void stop(struct tally_uar *uar)
 	}
 	if (uar->since)
 		tally_stat_inc(uar->uars->dev, TALLY_STAT_MODE_SWITCHES);
+	return true;
 }
 
 /* Whether the thread takes the CPU from others: for a moment each time, or it would be who keeps them from running. */
@@ -444,9 +480,10 @@ static void stop_all(struct tally_poller *p, u64 now)
 	list_for_each_entry_safe(uar, tmp, &p->pages, poll_link) {
 		if (must_keep(uar, now))
 			continue;
-		worth |= uar->since && was_worth(uar, now);
-		stop(uar);
-		stopped = true;
+		if (stop(uar)) {
+			worth |= uar->since && was_worth(uar, now);
+			stopped = true;
+		}
 		bound_urgency(p, now);
 	}
 	set_urgent(p, urgent && p->urgent);
@@ -502,9 +539,9 @@ static bool look(struct tally_uar *uar, u64 now)
 	bool first = !uar->since;
 	u32 n = 0;
 
-	if (first)
-		start(uar, now);
-	else if (ns < (s64)stream_ns() / 2)
+	if (first && !start(uar, now))
+		return true;
+	if (!first && ns < (s64)stream_ns() / 2)
 		return true;
 	while (poll_page(uar) && ++n < LOOK_PASSES && (s64)(local_clock() - now) < LOOK_NS)
 		;
@@ -541,18 +578,18 @@ static bool poll_all(struct tally_poller *p, bool crowded, u64 now)
 				stop(uar);
 				continue;
 			}
-			start(uar, now);
+			if (!start(uar, now))
+				continue;
 		}
 		if (poll_page(uar)) {
 			/* Not @now: this took its time, in which the poster may have waited for room. */
 			uar->progress = local_clock();
 			progress = true;
-		} else if (now > uar->progress + idle_ns && now >= READ_ONCE(uar->hold_until)) {
+		} else if (now > uar->progress + idle_ns && now >= READ_ONCE(uar->hold_until) && stop(uar)) {
 			if (was_worth(uar, uar->progress))
 				succeeded(&uar->retry);
 			else
 				failed(&uar->retry, now);
-			stop(uar);
 		}
 		bound_urgency(p, now);
 	}
@@ -595,7 +632,7 @@ enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy)
 		be_like_others(p);
 		return TALLY_POLL_NONE;
 	}
-	mutex_lock(&p->lock);
+	take_leaving(p);
 	take_asked(p);
 	now = local_clock();
 	crowded = need_resched() || !single_task_running();
@@ -611,7 +648,6 @@ enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy)
 	}
 	if (list_empty(&p->pages))
 		ret = TALLY_POLL_NONE;
-	mutex_unlock(&p->lock);
 	if (crowded)
 		leave_poster(p);
 	return ret;
@@ -620,14 +656,16 @@ enum tally_poll tally_poller_pass(struct tally_poller *p, bool busy)
 void tally_uars_forget(struct tally_uars *uars)
 {
 	struct tally_poller *p = tally_engine_poller(uars->engine);
-	u32 i;
+	struct tally_leave leave = { .uars = uars };
 
-	mutex_lock(&p->lock);
+	init_completion(&leave.done);
 	spin_lock(&p->ask_lock);
-	for (i = 0; i < uars->num; i++) {
-		list_del_init(&uars->pages[i].ask_link);
-		list_del_init(&uars->pages[i].poll_link);
+	if (!uars->asked) {
+		spin_unlock(&p->ask_lock);
+		return;
 	}
+	list_add_tail(&leave.link, &p->leaving);
 	spin_unlock(&p->ask_lock);
-	mutex_unlock(&p->lock);
+	tally_engine_wake(uars->engine);
+	wait_for_completion(&leave.done);
 }

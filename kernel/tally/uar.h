@@ -3,8 +3,8 @@
  * UAR pages, as the three files see them that share the work: uar.c makes, maps and frees them, doorbell.c
  * answers faults on them, polled.c watches them.
  *
- * Locks, outermost first: mmap_lock (or the VMA's own lock), tally_uars.maps_lock | tally_poller.lock,
- * tally_uar.mode_lock, then as leaves tally_uars.lock, tally_poller.ask_lock.  i_mmap_rwsem and page table
+ * Locks, outermost first: mmap_lock (or the VMA's own lock), tally_uars.maps_lock,
+ * tally_uar.mode_lock (the engine only tries to take that one), then as leaves tally_uars.lock, tally_poller.ask_lock.  i_mmap_rwsem and page table
  * locks come inside mode_lock.
  */
 #ifndef TALLY_UAR_H
@@ -106,7 +106,7 @@ struct tally_bfreg {
  * @hold_until: local_clock() until which the page stays mapped, whoever wants the CPU; written under @mode_lock
  * @ask_link: on tally_poller.asked, under ask_lock
  *
- * The following are the engine's, under tally_poller.lock:
+ * The following are the engine's own:
  *
  * @poll_link: on tally_poller.pages
  * @hot: struct tally_work.hot_link of QPs that rang lately; changed under tally_uars.lock, read by the engine
@@ -169,6 +169,7 @@ struct tally_uar {
  * @maps_lock: @maps and the pages' num_maps
  * @maps: struct tally_uar_map.link
  * @no_maps: woken when @maps becomes empty
+ * @asked: one of the pages has asked to be polled, so that the engine may have it on its list; under ask_lock
  * @num: pages
  * @pages: they
  */
@@ -183,6 +184,7 @@ struct tally_uars {
 	struct mutex maps_lock;
 	struct list_head maps;
 	wait_queue_head_t no_maps;
+	bool asked;
 	u32 num;
 	struct tally_uar pages[] __counted_by(num);
 };
@@ -237,29 +239,30 @@ void tally_uar_kick_pending(struct tally_uar *uar);
 
 /**
  * struct tally_poller - the pages that an engine polls
- * @lock: @pages; held by the engine for a pass over them
- * @pages: struct tally_uar.poll_link
- * @ask_lock: @asked
+ * @ask_lock: @asked, @leaving
  * @asked: struct tally_uar.ask_link of pages that ask to be polled
- * @retry: when others wanted the CPU; written under @lock
+ * @leaving: struct tally_leave.link of contexts whose pages the engine is to forget
+ * @retry: when others wanted the CPU; written by the engine
  * @asker: CPU where a page was last asked for; a hint
  * @allowed: scratch space of the engine's thread
  *
- * The following are the engine's own:
+ * The following are the engine's own.  It waits for nobody who might wait for a CPU: all that it shares with user
+ * space's threads are spin locks, and mutexes that it only tries.
  *
+ * @pages: struct tally_uar.poll_link of what is polled
  * @later_ns: what TALLY_POLL_LATER means
  * @urgent: its thread takes the CPU from others
  * @wakes_urgent: it was to be woken so when it slept last
  * @wakes_urgent_since: local_clock() of when that began
  */
 struct tally_poller {
-	struct mutex lock;
-	struct list_head pages;
 	spinlock_t ask_lock;
 	struct list_head asked;
+	struct list_head leaving;
 	struct tally_backoff retry;
 	unsigned int asker;
 	struct cpumask allowed;
+	struct list_head pages;
 	u64 later_ns;
 	bool urgent;
 	bool wakes_urgent;
@@ -285,7 +288,7 @@ void tally_poller_init(struct tally_poller *p);
 /* Whether a pass has something to do. */
 bool tally_poller_wanted(struct tally_poller *p);
 
-/* Whether a page waits to be polled. */
+/* Whether a page waits to be polled, or a context to be forgotten. */
 bool tally_poller_asked(struct tally_poller *p);
 
 /* One look at everything that is polled; by the engine's thread, which is @busy with queues, too, or not. */
