@@ -254,7 +254,7 @@ NOTES = {
     "64 KiB WRITE bandwidth, tally0 / rxe0":
         "the bytes are moved at least as fast as a program's memcpy() moves them (memcpy_64k), the rest of the ratio is"
         " rxe0's. Both netdevs have their default MTU, 1500, by which rxe0 sends packets of 1,024 bytes; tally0 has no"
-        " packets. With jumbo frames rxe0 is faster, see below.",
+        " packets. What jumbo frames make of it is below.",
     "8-byte WRITE latency, typical, rxe0 / tally0":
         "one pass and the other differ by what the host does meanwhile, on either device; both values are below, in All"
         " values, with the 99.9 %.",
