@@ -26,8 +26,7 @@ bool hca_sq_flush(struct hca_qp *qp)
 	/* A doorbell record that claims more than the ring holds is believed for one ring's length. */
 	if ((u16)(sq->pi - sq->ci) > ring)
 		sq->ci = sq->pi - ring;
-	/* The last one may say that it goes on behind it. */
-	while (sq->ci != sq->pi && (u16)(sq->pi - sq->ci) <= ring) {
+	while (sq->ci != sq->pi) {
 		enum hca_class class;
 		u8 op, bbs = hca_wqe_peek(sq, &op, &class);
 

@@ -436,7 +436,7 @@ enum hca_copied {
  *
  * The last bytes (up to 8) become visible after all others, so that a reader who polls the end of a buffer
  * finds the rest there.  A message that is one word of 8 or 4 bytes is written whole where its destination is
- * aligned, and read whole where its source is one piece; so is the last word of a message whose length is a multiple of 8.
+ * one piece and aligned, and read whole where its source is; so is the last word of a message whose length is a multiple of 8.
  *
  * Return: HCA_COPIED, or which side's indirect key does not lead to memory any more; part of the bytes may have moved.
  */
@@ -906,6 +906,7 @@ struct hca_request {
  * @failed: they
  * @owed: to the counter of what succeeds; not beyond the batch
  * @peer_owed: to the responder's; not beyond the next CQE
+ * @overdrawn: what the work at hand has cost beyond its slice; not beyond the batch
  * @wqe: the WQE in progress
  * @req: what of it goes to the responder
  */
@@ -928,6 +929,7 @@ struct hca_sq {
 	u16 num_failed;
 	struct hca_owed owed;
 	struct hca_owed peer_owed;
+	u64 overdrawn;
 	struct hca_request req;
 	struct hca_dev *av_dev;
 	u32 av_gen;
@@ -1191,7 +1193,7 @@ enum hca_run {
 /**
  * hca_qp_run - execute what was posted
  * @qp: the caller keeps it from being destroyed
- * @budget: at least one request, or HCA_MIN_SLICE of it, is done; what is done is taken off
+ * @budget: at least one request, or about HCA_MIN_SLICE of it, is done; what is done is taken off
  *
  * Process context.  Any number of callers at once.  Reads the doorbell record after the caller's doorbell, so
  * that no post is missed.

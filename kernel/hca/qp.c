@@ -152,11 +152,21 @@ static void forget_route(struct hca_qp *qp)
 	spin_unlock(&qp->route_lock);
 }
 
-/* Whoever waits for the send queue. */
-static void let_in(struct hca_qp *qp)
+/*
+ * Flushes all that there can be of a queue of @entries; under sq.lock, which whoever waits for it gets in between.  False:
+ * the doorbell record has moved meanwhile, and there is more.
+ */
+static bool flush_all(struct hca_qp *qp, u32 entries, bool (*some)(struct hca_qp *qp))
 {
-	spin_unlock(&qp->sq.lock);
-	spin_lock(&qp->sq.lock);
+	u32 batches = entries / HCA_FLUSH_BATCH + 3;
+
+	while (some(qp)) {
+		if (!--batches)
+			return false;
+		spin_unlock(&qp->sq.lock);
+		spin_lock(&qp->sq.lock);
+	}
+	return true;
 }
 
 int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
@@ -170,8 +180,8 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 		hca_dci_abort(qp);
 	/* What was posted before the error is not executed after it; peers need not wait for that. */
 	if (to_state && READ_ONCE(qp->state) == HCA_QPS_SQE && cur == HCA_QPS_SQE && !flush && !reset)
-		while (hca_sq_flush(qp))
-			let_in(qp);
+		if (!flush_all(qp, qp->sq.mask, hca_sq_flush))
+			qp->sq.ci = qp->sq.pi;
 	spin_lock(&qp->rq.lock);
 	/* Whoever fails the QP holds one of the locks. */
 	if (qp->state != cur && !flush && !reset) {
@@ -185,9 +195,9 @@ int hca_qp_modify(struct hca_qp *qp, u8 cur, const struct hca_qp_attr *attr)
 	if (to_state)
 		enter(qp, attr->state);
 	spin_unlock(&qp->rq.lock);
-	if (flush)
-		while (hca_qp_flush(qp))
-			let_in(qp);
+	/* What goes on being posted is flushed as it comes. */
+	if (flush && !flush_all(qp, qp->sq.mask + qp->rq.mask, hca_qp_flush))
+		qp->dev->ops->kick(qp);
 	spin_unlock(&qp->sq.lock);
 	return 0;
 }

@@ -9,8 +9,6 @@
 #define BATCH 16u
 /* A message is cut where an address is a multiple of so many bytes. */
 #define SLICE_UNIT 64u
-/* To look at an entry of a key costs about what moving so many bytes does. */
-#define LOOK_BYTES 256u
 
 enum step {
 	STEP_DONE,	/* a WQE has ended, look for the next */
@@ -253,7 +251,7 @@ static enum step send_datagram(struct hca_qp *qp, struct hca_request *req, u32 *
 			deliver(peer, &d);
 	}
 	/* Each receiver of a group is work. */
-	*room -= min_t(u64, d.bytes, *room);
+	hca_sq_charge(&qp->sq, room, d.bytes);
 	*looks += HCA_KEY_TREE - req->tree_left;
 	hca_stats_add(qp->dev->stats, HCA_STAT_BYTES, req->len);
 	return finish_sent(qp, req);
@@ -279,8 +277,8 @@ static void address(struct hca_qp *qp)
 }
 
 /*
- * How much of @left bytes goes in one slice, the first of them to address @to.  Words are whole at both sides of a cut,
- * the last one's too; what is little is not cut.
+ * How much of @left bytes goes in one slice, the first of them to address @to.  Words at aligned addresses are whole at
+ * both sides of a cut; what is little is not cut.
  */
 static u32 slice_of(u64 left, u32 room, u64 to)
 {
@@ -289,7 +287,7 @@ static u32 slice_of(u64 left, u32 room, u64 to)
 	return max(room & ~(SLICE_UNIT - 1), SLICE_UNIT) - (to & (SLICE_UNIT - 1));
 }
 
-/* Where the message goes, as far as the requester knows. */
+/* The address that the message goes to, as far as the requester knows and the first piece goes. */
 static u64 destination(const struct hca_wqe *wqe)
 {
 	switch (wqe->class) {
@@ -456,16 +454,16 @@ static enum step execute(struct hca_qp *qp, u32 *room)
 			address(qp);
 		s = send_slice(qp, room, &looks);
 	}
-	*room -= min_t(u64, looks * LOOK_BYTES, *room);
+	hca_sq_charge(&qp->sq, room, looks * HCA_LOOK_BYTES);
 	return s;
 }
 
 /* Flushing is work, too. */
-static enum step flushed(bool more, u32 *room)
+static enum step flushed(struct hca_sq *sq, bool more, u32 *room)
 {
 	if (!more)
 		return STEP_EMPTY;
-	*room -= min(HCA_FLUSH_BATCH * LOOK_BYTES, *room);
+	hca_sq_charge(sq, room, HCA_FLUSH_BATCH * HCA_LOOK_BYTES);
 	return STEP_MORE;
 }
 
@@ -505,10 +503,10 @@ static enum step step(struct hca_qp *qp, u32 *room)
 		return STEP_EMPTY;
 	case HCA_QPS_SQE:
 		hca_sq_settle(sq);
-		return flushed(hca_sq_flush(qp), room);
+		return flushed(sq, hca_sq_flush(qp), room);
 	case HCA_QPS_ERR:
 		hca_sq_settle(sq);
-		return flushed(hca_qp_flush(qp), room);
+		return flushed(sq, hca_qp_flush(qp), room);
 	default:
 		return STEP_EMPTY;
 	}
@@ -526,6 +524,7 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 	for (;;) {
 		u32 most = clamp(budget->wqes, 1u, BATCH), done = 0;
 		u32 slice = clamp(budget->bytes, HCA_MIN_SLICE, HCA_SLICE), room = slice;
+		u64 used;
 		bool plain = qp->type == HCA_QP_RC;
 
 		spin_lock(&qp->sq.lock);
@@ -538,22 +537,23 @@ enum hca_run hca_qp_run(struct hca_qp *qp, struct hca_budget *budget)
 				done += n;
 				plain = n;
 				s = STEP_DONE;
-				if (done == most || !room)
+				if (done == most || room < SLICE_UNIT)
 					break;
 			}
 			s = step(qp, &room);
 			if (s == STEP_DONE)
 				done++;
 			/* What is left behind a cut is not worth another slice. */
-			if (room < SLICE_UNIT)
-				room = 0;
-		} while ((s == STEP_DONE && done < most && room) || (s == STEP_MORE && room));
+		} while ((s == STEP_DONE && done < most && room >= SLICE_UNIT) ||
+			 (s == STEP_MORE && room >= SLICE_UNIT));
 		hca_sq_settle(&qp->sq);
+		used = room < SLICE_UNIT ? slice + qp->sq.overdrawn : slice - room;
+		qp->sq.overdrawn = 0;
 		rcu_read_unlock();
 		spin_unlock(&qp->sq.lock);
 
 		budget->wqes -= min(done, budget->wqes);
-		budget->bytes -= min(slice - room, budget->bytes);
+		budget->bytes -= min_t(u64, used, budget->bytes);
 		if (s == STEP_EMPTY)
 			return HCA_RUN_IDLE;
 		if (s == STEP_WAIT)

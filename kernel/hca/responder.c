@@ -323,8 +323,11 @@ static bool find_srq(struct hca_qp *qp, const struct hca_request *req, struct pl
 	if (at->srq && recv->srq_serial == at->srq->serial)
 		return true;
 	/* The rest of a message to another one never comes; the receive that it has taken is that one's. */
-	if (recv->active)
-		hca_recv_abandon(qp);
+	if (recv->active) {
+		hca_settle(req->owed);
+		if (hca_recv_abandon(qp))
+			hca_stats_add(qp->dev->stats, HCA_STAT_ERR_FLUSH, 1);
+	}
 	if (!at->srq || !req->first)
 		return false;
 	recv->srqn = req->srqn;

@@ -30,6 +30,18 @@ static inline u32 hca_packets(const struct hca_qp *qp, u64 length)
 	return length <= qp->mtu ? 1 : DIV_ROUND_UP((u32)length, qp->mtu);
 }
 
+/* To look at an entry of a key, or to write a CQE, costs about what moving so many bytes does. */
+#define HCA_LOOK_BYTES 256u
+
+/* Takes @bytes off @room, or off what the next slices have. */
+static inline void hca_sq_charge(struct hca_sq *sq, u32 *room, u64 bytes)
+{
+	u32 now = min_t(u64, bytes, *room);
+
+	*room -= now;
+	sq->overdrawn += bytes - now;
+}
+
 /* Whoever finds the own counter raised finds the responder's raised, too. */
 static inline void hca_sq_settle(struct hca_sq *sq)
 {

@@ -5,6 +5,7 @@
  * The entries are read into the layout that is not in force; whatever is wrong with them, the key stays as it was.
  */
 #include "mkey.h"
+#include "sq.h"
 
 #define MAX_PIECE 0x80000000u
 /* An entry that is read from memory costs about what moving so many bytes does. */
@@ -178,7 +179,7 @@ static enum hca_cqe_syndrome set_entries(struct hca_qp *qp, const struct hca_wqe
 		if (hca_sges_resolve(&claim, &s.sge, 1) || s.sge.mkey->indirect)
 			return HCA_SYND_LOCAL_PROT;
 		hca_cursor_init(&s.from, &s.sge, 1);
-		*room -= min(num * ENTRY_BYTES, *room);
+		hca_sq_charge(&qp->sq, room, num * ENTRY_BYTES);
 	}
 	if (!num)
 		return HCA_SYND_OK;

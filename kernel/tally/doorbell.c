@@ -65,8 +65,9 @@ static bool executed(struct tally_qp *qp, u64 word)
 
 static void run(struct tally_qp *qp, struct hca_budget *budget)
 {
-	/* The budget may end exactly where the queue does. */
-	if (hca_qp_run(&qp->hca, budget) == HCA_RUN_MORE && hca_qp_pending(&qp->hca))
+	/* The budget may end exactly where the queue does; but receives are flushed, too, and not in the queue's record. */
+	if (hca_qp_run(&qp->hca, budget) == HCA_RUN_MORE &&
+	    (hca_qp_pending(&qp->hca) || READ_ONCE(qp->hca.state) == HCA_QPS_ERR))
 		tally_engine_kick(qp);
 }
 

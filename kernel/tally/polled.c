@@ -238,7 +238,9 @@ static bool run_qp(struct tally_uar *uar, struct tally_qp *qp, u32 *bytes)
 	struct hca_budget budget = { .wqes = QP_WQES, .bytes = QP_BYTES };
 	u32 done, moved;
 
-	hca_qp_run(&qp->hca, &budget);
+	/* What is left of a flush may be receives, which no look at the queue's record finds. */
+	if (hca_qp_run(&qp->hca, &budget) == HCA_RUN_MORE && READ_ONCE(qp->hca.state) == HCA_QPS_ERR)
+		tally_engine_kick(qp);
 	done = QP_WQES - budget.wqes;
 	moved = QP_BYTES - budget.bytes;
 	if (!done && !moved)
@@ -423,8 +425,10 @@ static bool stop(struct tally_uar *uar)
 	if (!mutex_trylock(&uar->mode_lock))
 		return false;
 	mapped = uar->mode == TALLY_UAR_MAPPED;
-	if (mapped)
-		tally_uar_zap(uar);
+	if (mapped && !tally_uar_try_zap(uar)) {
+		mutex_unlock(&uar->mode_lock);
+		return false;
+	}
 	if (uar->mode != TALLY_UAR_DEAD)
 		WRITE_ONCE(uar->mode, TALLY_UAR_TRAPPED);
 	mutex_unlock(&uar->mode_lock);
@@ -585,11 +589,12 @@ static bool poll_all(struct tally_poller *p, bool crowded, u64 now)
 			/* Not @now: this took its time, in which the poster may have waited for room. */
 			uar->progress = local_clock();
 			progress = true;
-		} else if (now > uar->progress + idle_ns && now >= READ_ONCE(uar->hold_until) && stop(uar)) {
+		} else if (now > uar->progress + idle_ns && now >= READ_ONCE(uar->hold_until)) {
 			if (was_worth(uar, uar->progress))
 				succeeded(&uar->retry);
 			else
 				failed(&uar->retry, now);
+			stop(uar);
 		}
 		bound_urgency(p, now);
 	}

@@ -262,10 +262,14 @@ out:
 	return ret;
 }
 
-void tally_uar_zap(struct tally_uar *uar)
+bool tally_uar_try_zap(struct tally_uar *uar)
 {
 	lockdep_assert_held(&uar->mode_lock);
+	if (!i_mmap_trylock_read(uar->mapping))
+		return false;
+	i_mmap_unlock_read(uar->mapping);
 	unmap_mapping_range(uar->mapping, (loff_t)uar->pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
+	return true;
 }
 
 static void give_back(struct tally_uar_map *map)

@@ -219,8 +219,11 @@ struct tally_uar_map {
  */
 vm_fault_t tally_uar_insert(struct tally_uar *uar, struct vm_fault *vmf, u64 hold_ns);
 
-/* Zap all mappings of a page; under mode_lock.  After the return every store faults. */
-void tally_uar_zap(struct tally_uar *uar);
+/*
+ * Zap all mappings of a page; under mode_lock.  After the return of true every store faults; false: nothing has been done,
+ * somebody makes or ends a mapping of the same file.
+ */
+bool tally_uar_try_zap(struct tally_uar *uar);
 
 /* doorbell.c */
 
@@ -246,8 +249,9 @@ void tally_uar_kick_pending(struct tally_uar *uar);
  * @asker: CPU where a page was last asked for; a hint
  * @allowed: scratch space of the engine's thread
  *
- * The following are the engine's own.  It waits for nobody who might wait for a CPU: all that it shares with user
- * space's threads are spin locks, and mutexes that it only tries.
+ * The following are the engine's own.  It does not wait for who might wait for a CPU: what it shares with user
+ * space's threads are spin locks, and others that it only tries, but for i_mmap_rwsem, which it may just miss (see
+ * tally_uar_try_zap()).
  *
  * @pages: struct tally_uar.poll_link of what is polled
  * @later_ns: what TALLY_POLL_LATER means

@@ -2,6 +2,9 @@
 // The error state: everything queued completes with a flush error, in order, once.
 #include "pair.hpp"
 
+#include <atomic>
+#include <thread>
+
 using namespace world;
 
 TEST(Flush, BothQueuesAreFlushedInOrder)
@@ -169,6 +172,33 @@ TEST(Flush, ItIsWorkLikeAnyOtherAndOthersMayGoInBetween)
 	flushed += p.ca.poll_all().size();
 	EXPECT_EQ(flushed, 2000u);
 	EXPECT_GE(turns, 5u);
+}
+
+TEST(Flush, ADoorbellRecordThatNeverStandsStillDoesNotKeepTheCallFromReturning)
+{
+	for (u8 type : {HCA_QP_RC, HCA_QP_UC}) {
+		Pair p({.qp = {.sq_slots = 32768, .rq_entries = 32768, .type = type}});
+		if (type == HCA_QP_UC) {
+			p.a.post(Wqe::write(p.kb.addr(), p.kb.key()).sge({p.ka.addr(), 8, 0x77}));
+			ASSERT_EQ(p.a.state(), HCA_QPS_SQE);
+		}
+		std::atomic<bool> stop{false}, moving{false};
+		std::thread poster([&] {
+			/* by as much as the ring holds, there and back */
+			for (u32 i = 0; !stop; i ^= 32768) {
+				p.a.set_sq_record(i);
+				p.a.set_rq_record(i);
+				moving = true;
+			}
+		});
+		while (!moving)
+			std::this_thread::yield();
+		p.a.to(type == HCA_QP_UC ? HCA_QPS_RTS : HCA_QPS_ERR);
+		stop = true;
+		poster.join();
+		EXPECT_EQ(p.a.state(), type == HCA_QP_UC ? HCA_QPS_RTS : HCA_QPS_ERR);
+		p.w.settle();
+	}
 }
 
 TEST(Flush, WhoSendsToAQueueThatStartsAgainNeedNotWaitForItsFlush)
