@@ -76,7 +76,7 @@ conformance: deps ## run all of rdma-core's tests on tally0 and rxe0, write Docu
 	@tools/conformance
 
 .PHONY: bench
-bench: deps ## measure tally0 beside rxe0 and memcpy, write Documentation/performance.md (half an hour, idle machine)
+bench: deps ## measure tally0 beside rxe0 and memcpy, write Documentation/performance.md (forty minutes, idle machine)
 	@$(MAKE) modules KERNEL=6.12
 	@$(MAKE) everything
 	@tools/bench

@@ -249,8 +249,9 @@ NOTES = {
         " come together; a timer that is late makes the intervals longer, and the receiver has the rest of that CPU."
         " With a fault for each doorbell it is the rate of send_8_trapped.",
     "event-driven ping-pong, 8 bytes, rxe0 / tally0":
-        "two processes that only wake each other (handoff) take about as long; both depend on where the scheduler puts"
-        " them, which is why a pass may be above or below.",
+        "two processes that only wake each other (handoff) are below for comparison; both depend on where the scheduler"
+        " puts them, which is why a pass may be above or below. Where handoff is faster, the difference is what arming, the"
+        " event and polling cost, and has not been accounted for any further.",
     "64 KiB WRITE bandwidth, tally0 / rxe0":
         "the bytes are moved at least as fast as a program's memcpy() moves them (memcpy_64k), the rest of the ratio is"
         " rxe0's. Both netdevs have their default MTU, 1500, by which rxe0 sends packets of 1,024 bytes; tally0 has no"
@@ -260,20 +261,25 @@ NOTES = {
         " values, with the 99.9 %.",
     "8-byte WRITE latency, mean, rxe0 / tally0":
         "as the typical one.",
+    "8-byte WRITE latency, 99.9 %, rxe0 / tally0":
+        "threads that only spin are kept from running for longer than that now and then (pauses); which writes meet it"
+        " differs by machine and pass. That it is the limit has not been proven.",
     "WRITE rate, 16 of 1,024 QPs active / 16 QPs":
         "QPs that are quiet cost nothing: no list is as long as there are QPs, and none of them is looked at (the other"
         " pass shows it). What differs between the passes is the host.",
     "WRITE rate, 1,024 QPs active / 16 active":
         "the ring and the structures of requester and responder are pages of their own for each QP, more of them than"
         " the emulator's address translation remembers: in `perf annotate` of hca_express, the dearest instruction by"
-        " far is the one behind the first load from a ring.",
+        " far is the one behind the first load from a ring. The three loads below are the kernel's; what the program has of"
+        " each QP (libmlx5's structures, its mapping of the ring) are pages, too, and have not been measured by"
+        " themselves.",
     "99.9 % WRITE latency beside that stream, in turns of it":
         "threads that only spin are kept from running for several turns, too, and alone the same latency"
         " (p999_us_alone) is not shorter than a turn, either. Half of the requests wait for less than one"
         " (p50_us_beside).",
     "native: an 8-byte WRITE with CQE and counters, one a doorbell":
-        "half of it are the locks of two queues and a CQ, and the additions to counters that user space shares; of the"
-        " instructions, a fifth is not the device's (callgrind: link.cpp stands for the program, port_user.c for the"
+        "a good part of it are the locks of two queues and a CQ, and the additions to counters that user space shares;"
+        " of the instructions, a fifth is not the device's (callgrind: link.cpp stands for the program, port_user.c for the"
         " kernel's locks). Sixteen a doorbell share all of that but the additions.",
     "native: gather of 64 KiB in blocks of 4 KiB / a loop":
         "what the request costs before and behind its bytes is the difference to the loop, and 64 KiB from the cache do"
