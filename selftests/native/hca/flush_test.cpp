@@ -176,7 +176,9 @@ TEST(Flush, ItIsWorkLikeAnyOtherAndOthersMayGoInBetween)
 
 TEST(Flush, ADoorbellRecordThatNeverStandsStillDoesNotKeepTheCallFromReturning)
 {
-	for (u8 type : {HCA_QP_RC, HCA_QP_UC}) {
+	/* Several times: whoever moves it may be kept from running for as long as a flush takes. */
+	for (u32 i = 0; i < 20; i++) {
+		const u8 type = i % 2 ? HCA_QP_UC : HCA_QP_RC;
 		Pair p({.qp = {.sq_slots = 32768, .rq_entries = 32768, .type = type}});
 		if (type == HCA_QP_UC) {
 			p.a.post(Wqe::write(p.kb.addr(), p.kb.key()).sge({p.ka.addr(), 8, 0x77}));
@@ -185,9 +187,9 @@ TEST(Flush, ADoorbellRecordThatNeverStandsStillDoesNotKeepTheCallFromReturning)
 		std::atomic<bool> stop{false}, moving{false};
 		std::thread poster([&] {
 			/* by as much as the ring holds, there and back */
-			for (u32 i = 0; !stop; i ^= 32768) {
-				p.a.set_sq_record(i);
-				p.a.set_rq_record(i);
+			for (u32 at = 0; !stop; at ^= 32768) {
+				p.a.set_sq_record(at);
+				p.a.set_rq_record(at);
 				moving = true;
 			}
 		});
