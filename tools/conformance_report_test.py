@@ -67,6 +67,10 @@ class Render(unittest.TestCase):
     def setUp(self):
         self.lines = list(report.render(runs(), "rdma-core 44", "1234567", "make conformance"))
 
+    def test_the_tree_and_the_licence_are_told(self):
+        self.assertIn("* tree: 1234567", self.lines)
+        self.assertIn("SPDX-License-Identifier", self.lines[0])
+
     def test_devices_are_side_by_side(self):
         self.assertIn("| QPTest.test\\_create\\_raw\\_qp | skip: raw \\| packet | ok |", self.lines)
 

@@ -436,7 +436,8 @@ enum hca_copied {
  *
  * The last bytes (up to 8) become visible after all others, so that a reader who polls the end of a buffer
  * finds the rest there.  A message that is one word of 8 or 4 bytes is written whole where its destination is
- * one piece and aligned, and read whole where its source is; so is the last word of a message whose length is a multiple of 8.
+ * one piece and aligned, and read whole where its source is; so is the last word of a message whose length is a
+ * multiple of 8.
  *
  * Return: HCA_COPIED, or which side's indirect key does not lead to memory any more; part of the bytes may have moved.
  */

@@ -3,8 +3,8 @@
  * UAR pages, as the three files see them that share the work: uar.c makes, maps and frees them, doorbell.c
  * answers faults on them, polled.c watches them.
  *
- * Locks, outermost first: mmap_lock (or the VMA's own lock), tally_uars.maps_lock,
- * tally_uar.mode_lock (the engine only tries to take that one), then as leaves tally_uars.lock, tally_poller.ask_lock.  i_mmap_rwsem and page table
+ * Locks, outermost first: mmap_lock (or the VMA's own lock), tally_uars.maps_lock, tally_uar.mode_lock (the engine
+ * only tries to take that one), then as leaves tally_uars.lock, tally_poller.ask_lock.  i_mmap_rwsem and page table
  * locks come inside mode_lock.
  */
 #ifndef TALLY_UAR_H

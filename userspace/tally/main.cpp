@@ -74,7 +74,7 @@ void add_copy(CLI::App &app)
 		     "tally copy --connect HOST SRC   send to it");
 	copy->add_option("PATH", args->paths, "SRC DST, or the one of them that is at this end")->expected(0, 2);
 	auto *listen =
-		copy->add_option("--listen", args->listen, "Receive: wait for a sender at [ADDR]:PORT (default :7471)")
+		copy->add_option("--listen", args->listen, "Receive: wait for a sender at [ADDR][:PORT] (default :7471)")
 			->expected(0, 1)
 			->type_name("[ADDR:PORT]");
 	auto *connect = copy->add_option("--connect", args->connect, "Send to the receiver that listens at HOST:PORT")

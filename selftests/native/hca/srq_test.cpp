@@ -181,19 +181,30 @@ TEST(Srq, AnEmptyOneMakesTheSenderWait)
 	one(p.cb);
 }
 
+namespace {
+
+// The receiver is in domain 1, its receives are in domain 9.
+struct SrqOfAnotherDomain : Pair {
+	Srq &shared;
+	Qp &receiver;
+
+	SrqOfAnotherDomain()
+	    : Pair({.connect = false}), shared(w.add_srq(db, 16, 6, 9)),
+	      receiver(w.add_qp(db, {.send_cq = &cb, .srq = &shared}))
+	{
+		receiver.connect(a);
+		a.connect(receiver);
+	}
+};
+
+} // namespace
+
 TEST(Srq, ReceivesUseItsOwnProtectionDomain)
 {
-	Pair p({.connect = false});
-	Srq &srq = p.w.add_srq(p.db, 16, 6, 9);
+	SrqOfAnotherDomain p;
 	Key &k9 = p.w.add_key(p.db, p.mb, {.pdn = 9});
-	QpOptions o;
-	o.send_cq = &p.cb;
-	o.srq = &srq;
-	Qp &b = p.w.add_qp(p.db, o);
-	b.connect(p.a);
-	p.a.connect(b);
-	srq.post(k9.sge(0, 8));
-	srq.post(p.kb.sge(0, 8)); /* the QP's domain, not the queue's */
+	p.shared.post(k9.sge(0, 8));
+	p.shared.post(p.kb.sge(0, 8)); /* the QP's domain, not the queue's */
 	p.mb.expect(0, p.ma.read(0, 8));
 	p.post(Wqe::send().sge(p.ka.sge(0, 8)));
 	expect_sent(p.ca, 0, 8);
@@ -206,16 +217,9 @@ TEST(Srq, ReceivesUseItsOwnProtectionDomain)
 TEST(Srq, ASendInvalidatesAKeyOfTheQpsDomainAndNotOfTheQueues)
 {
 	for (u32 pdn : {1u, 9u}) {
-		Pair p({.connect = false});
-		Srq &srq = p.w.add_srq(p.db, 16, 6, 9);
+		SrqOfAnotherDomain p;
 		Key &k = p.w.add_key(p.db, p.mb, {.pdn = pdn, .invalidate_ok = true});
-		QpOptions o;
-		o.send_cq = &p.cb;
-		o.srq = &srq;
-		Qp &b = p.w.add_qp(p.db, o);
-		b.connect(p.a);
-		p.a.connect(b);
-		srq.post(std::span<const Sge>{});
+		p.shared.post(std::span<const Sge>{});
 		p.post(Wqe::send_inval(k.key()));
 		EXPECT_EQ(one(p.ca).ok(), pdn == 1);
 		EXPECT_EQ(one(p.cb).syndrome, pdn == 1 ? HCA_SYND_OK : HCA_SYND_LOCAL_QP_OP);

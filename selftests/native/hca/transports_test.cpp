@@ -92,6 +92,15 @@ struct Xrc : Pair {
 		o.qp.rq_entries = 0;
 		return o;
 	}
+	// A message to the first SRQ, of which one slice is there.
+	void begin_message()
+	{
+		first.post(kb.sge(0, 90000));
+		a.stage(Wqe::send().to_srq(100).sge(ka.sge(0, 90000)));
+		a.set_sq_record(a.producer_index());
+		EXPECT_EQ(a.run(1, HCA_SLICE), HCA_RUN_MORE);
+		mb.accept(0, 90000);
+	}
 };
 
 } // namespace
@@ -404,11 +413,7 @@ TEST(Xrc, NoSuchSrqIsARemoteError)
 TEST(Xrc, AReceiveUnderWayIsFlushedWithItsTarget)
 {
 	Xrc p;
-	p.first.post(p.kb.sge(0, 90000));
-	p.a.stage(Wqe::send().to_srq(100).sge(p.ka.sge(0, 90000)));
-	p.a.set_sq_record(p.a.producer_index());
-	EXPECT_EQ(p.a.run(1, HCA_SLICE), HCA_RUN_MORE);
-	p.mb.accept(0, 90000);
+	p.begin_message();
 	p.target.to(HCA_QPS_ERR);
 	p.w.settle();
 	expect_flushed(one(p.arrivals), HCA_CQE_RESP_ERR, 0);
@@ -418,11 +423,7 @@ TEST(Xrc, AnotherSrqOfTheSameNumberDoesNotGoOnWithAMessage)
 {
 	for (bool error : {false, true}) {
 		Xrc p;
-		p.first.post(p.kb.sge(0, 90000));
-		p.a.stage(Wqe::send().to_srq(100).sge(p.ka.sge(0, 90000)));
-		p.a.set_sq_record(p.a.producer_index());
-		EXPECT_EQ(p.a.run(1, HCA_SLICE), HCA_RUN_MORE);
-		p.mb.accept(0, 90000);
+		p.begin_message();
 		p.second.make_xrc(100, 3, p.arrivals, 0xf2);
 		p.second.post(p.kb.sge(0, 90000));
 		if (error) {
@@ -443,12 +444,8 @@ TEST(Xrc, TheReceiveOfAMessageThatNeverEndsIsFlushed)
 {
 	for (u32 next : {101u, 99u}) {
 		Xrc p;
-		p.first.post(p.kb.sge(0, 90000));
 		p.second.post(p.w.add_key(p.db, p.mb, {.pdn = 7}).sge(100, 8));
-		p.a.stage(Wqe::send().to_srq(100).sge(p.ka.sge(0, 90000)));
-		p.a.set_sq_record(p.a.producer_index());
-		EXPECT_EQ(p.a.run(1, HCA_SLICE), HCA_RUN_MORE);
-		p.mb.accept(0, 90000);
+		p.begin_message();
 		/* The requester starts over, with another SRQ or with none. */
 		p.a.to(HCA_QPS_RESET);
 		p.a.connect(p.target);
@@ -465,11 +462,7 @@ TEST(Xrc, TheReceiveOfAMessageThatNeverEndsIsFlushed)
 TEST(Xrc, TheReceiveOfAMessageThatNeverEndsIsNotAnotherSrqsOfTheSameNumber)
 {
 	Xrc p;
-	p.first.post(p.kb.sge(0, 90000));
-	p.a.stage(Wqe::send().to_srq(100).sge(p.ka.sge(0, 90000)));
-	p.a.set_sq_record(p.a.producer_index());
-	EXPECT_EQ(p.a.run(1, HCA_SLICE), HCA_RUN_MORE);
-	p.mb.accept(0, 90000);
+	p.begin_message();
 	/* The requester starts over. */
 	p.a.to(HCA_QPS_RESET);
 	p.a.connect(p.target);

@@ -9,8 +9,8 @@
 // libmlx5 makes the queue pair and its memory, and moves it through its states; requests are posted here, and only
 // here: libmlx5 does not learn of them, and what ibv_post_send() or ibv_wr_*() post on the same queue pair lands in
 // the same slots.  For the same reason completions that libmlx5 polls have the right status and QP number, but a
-// meaningless wr_id, and no opcode for copies and requests on mkeys: poll with tally::completion_queue, which gives the slot.  Receives are
-// libmlx5's as ever.
+// meaningless wr_id, and no opcode for copies and requests on mkeys: poll with tally::completion_queue, which gives
+// the slot.  Receives are libmlx5's as ever.
 //
 // Not for several threads at once.  Link with libmlx5.
 #pragma once
