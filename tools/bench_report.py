@@ -220,6 +220,13 @@ LIMITS = (
     Limit("8-byte SEND rate, one doorbell each, tally0 / rxe0",
           "a thread of real-time priority that sleeps for 100 us while all CPUs are busy sleeps longer by, median",
           lambda v: v("oversleep", CPU, "p50_us"), " us"),
+    Limit("8-byte WRITE latency, 99.9 %, rxe0 / tally0",
+          "rxe0 / the pause that comes every 20 ms, which are 1,000 to 2,000 of these writes, on one of two CPUs that only"
+          " spin",
+          ratio(("write_lat_8", RXE, "p999"), ("pauses", CPU, "usec"))),
+    Limit("event-driven ping-pong, 8 bytes, rxe0 / tally0",
+          "the same with linger_us=0, by which each side sleeps for each message",
+          ratio(("pingpong_e", RXE, "usec"), ("pingpong_e_slept", TALLY, "usec"))),
     Limit("event-driven ping-pong, 8 bytes, rxe0 / tally0",
           "rxe0 / two processes that wake each other by pipes and have no device",
           ratio(("pingpong_e", RXE, "usec"), ("handoff", CPU, "usec"))),
@@ -227,6 +234,10 @@ LIMITS = (
           ratio(("memcpy_64k", CPU, "bandwidth"), ("write_64k", RXE, "bandwidth"))),
     Limit("64 KiB WRITE bandwidth, tally0 / rxe0", "tally0 / rxe0 on a netdev of MTU 9000, in packets of 4,096 bytes",
           ratio(("write_64k", TALLY, "bandwidth"), ("write_64k_jumbo", RXE, "bandwidth"))),
+    Limit("WRITE rate, 1,024 QPs active / 16 active", "16 QPs with 1 request under way on each / with 64 on each",
+          ratio(("qps_16_window_1", TALLY, "rate"), ("qps_16_of_16", TALLY, "rate"))),
+    Limit("WRITE rate, 1,024 QPs active / 16 active", "1,024 QPs / 16 QPs, with 4 requests under way on each",
+          ratio(("qps_1024_window_4", TALLY, "rate"), ("qps_16_window_4", TALLY, "rate"))),
     Limit("WRITE rate, 1,024 QPs active / 16 active",
           "what is left of the rate if each write waits for 3 loads that come from 4,096 pages in turn, not from 64",
           beside_loads(3)),
@@ -249,9 +260,9 @@ NOTES = {
         " come together; a timer that is late makes the intervals longer, and the receiver has the rest of that CPU."
         " With a fault for each doorbell it is the rate of send_8_trapped.",
     "event-driven ping-pong, 8 bytes, rxe0 / tally0":
-        "two processes that only wake each other (handoff) are below for comparison; both depend on where the scheduler"
-        " puts them, which is why a pass may be above or below. Where handoff is faster, the difference is what arming, the"
-        " event and polling cost, and has not been accounted for any further.",
+        "who arms a CQ stays awake for a while if its events come soon (linger_us), and if nobody else wants the CPU. Where"
+        " he sleeps all the same, two CPUs that have halted must be woken up for each iteration: without lingering that is"
+        " most of it, as it is for two processes that only wake each other (both below).",
     "64 KiB WRITE bandwidth, tally0 / rxe0":
         "the bytes are moved at least as fast as a program's memcpy() moves them (memcpy_64k), the rest of the ratio is"
         " rxe0's. Both netdevs have their default MTU, 1500, by which rxe0 sends packets of 1,024 bytes; tally0 has no"
@@ -262,17 +273,17 @@ NOTES = {
     "8-byte WRITE latency, mean, rxe0 / tally0":
         "as the typical one.",
     "8-byte WRITE latency, 99.9 %, rxe0 / tally0":
-        "threads that only spin are kept from running for longer than that now and then (pauses); which writes meet it"
-        " differs by machine and pass. That it is the limit has not been proven.",
+        "a CPU of this machine is kept from running anything for about that long about as often, whatever runs on it: the"
+        " 99.9 % is that of threads that only spin (pauses, below).",
     "WRITE rate, 16 of 1,024 QPs active / 16 QPs":
         "QPs that are quiet cost nothing: no list is as long as there are QPs, and none of them is looked at (the other"
         " pass shows it). What differs between the passes is the host.",
     "WRITE rate, 1,024 QPs active / 16 active":
-        "the ring and the structures of requester and responder are pages of their own for each QP, more of them than"
-        " the emulator's address translation remembers: in `perf annotate` of hca_express, the dearest instruction by"
-        " far is the one behind the first load from a ring. The three loads below are the kernel's; what the program has of"
-        " each QP (libmlx5's structures, its mapping of the ring) are pages, too, and have not been measured by"
-        " themselves.",
+        "1,024 requests are under way in either case: one on each of 1,024 QPs, where no two are executed together and the"
+        " poster waits for the very QP that the engine is to look at next, or 64 on each of 16. With one on each, 16 QPs are"
+        " as slow; with a few on each, 1,024 QPs are not much slower than 16 (both below). Besides, the ring and the"
+        " structures of requester and responder are pages of their own for each QP, in the kernel and in the program, more"
+        " of them than the emulator's address translation remembers: the loads below.",
     "99.9 % WRITE latency beside that stream, in turns of it":
         "threads that only spin are kept from running for several turns, too, and alone the same latency"
         " (p999_us_alone) is not shorter than a turn, either. Half of the requests wait for less than one"

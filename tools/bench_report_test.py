@@ -90,14 +90,27 @@ class Table(unittest.TestCase):
         self.assertEqual(len(lines), len(report.LIMITS) + 2)
         self.assertTrue(all(line.endswith("| not measured | not measured |") for line in lines[2:]))
 
-    def limit(self, what, r):
-        return next(x for x in report.LIMITS if x.what.startswith(what)).value(report.View(r, 1))
+    def limit(self, what, r, measured=""):
+        found, = (x for x in report.LIMITS if x.what.startswith(what) and measured in x.measured)
+        return found.value(report.View(r, 1))
 
     def test_the_limit_of_a_ping_pong_has_no_device(self):
         r = report.Run()
         r.add(1, "pingpong_e", "rxe0", {"usec": 300})
         r.add(1, "handoff", "cpu", {"usec": 60})
-        self.assertEqual(self.limit("event-driven", r), 5)
+        self.assertEqual(self.limit("event-driven", r, "pipes"), 5)
+
+    def test_the_rarest_latencies_are_those_of_threads_that_only_spin(self):
+        r = report.Run()
+        r.add(1, "write_lat_8", "rxe0", {"p999": 3000})
+        r.add(1, "pauses", "cpu", {"usec": 300})
+        self.assertEqual(self.limit("8-byte WRITE latency, 99.9 %", r), 10)
+
+    def test_few_requests_on_each_queue_are_compared_with_as_many(self):
+        r = report.Run()
+        r.add(1, "qps_16_window_4", "tally0", {"rate": 8})
+        r.add(1, "qps_1024_window_4", "tally0", {"rate": 6})
+        self.assertEqual(self.limit("WRITE rate, 1,024", r, "4 requests"), 0.75)
 
     def test_a_copy_and_a_request_take_longer_than_the_copy(self):
         r = report.Run()
@@ -110,10 +123,10 @@ class Table(unittest.TestCase):
         r.add(1, "qps_16_of_16", "tally0", {"rate": 1e6})
         r.add(1, "pages_64", "cpu", {"ns": 10})
         r.add(1, "pages_4096", "cpu", {"ns": 10})
-        self.assertEqual(self.limit("WRITE rate, 1,024", r), 1)
+        self.assertEqual(self.limit("WRITE rate, 1,024", r, "loads"), 1)
         r.add(1, "pages_4096", "cpu", {"ns": 510})
         # The median of 10 and 510, three times.
-        self.assertAlmostEqual(self.limit("WRITE rate, 1,024", r), 1 / (1 + 3 * 0.25))
+        self.assertAlmostEqual(self.limit("WRITE rate, 1,024", r, "loads"), 1 / (1 + 3 * 0.25))
 
     def test_notes_belong_to_rows(self):
         self.assertLessEqual(set(report.NOTES), {r.what for r in report.ROWS})

@@ -99,7 +99,7 @@ static __always_inline void put(struct hca_cq *cq, const struct hca_completion *
 
 static void fire(struct hca_cq *cq)
 {
-	cq->armed = HCA_CQ_UNARMED;
+	WRITE_ONCE(cq->armed, HCA_CQ_UNARMED);
 	cq->waiting = 0;
 	/* A record of zeroes may be one that nobody has written to yet: what it is used for first is not this arm. */
 	if (!cq->arm_word && cq->fired_sn == HCA_CQ_NO_SN)
@@ -169,7 +169,7 @@ void hca_cq_arm(struct hca_cq *cq)
 	behind = (cq->pi - word) & HCA_CQ_ARM_CI_MASK;
 	/* Who waits for any completion goes on to do so (IBA C11-31). */
 	if (cq->armed != HCA_CQ_ARMED || sn != cq->arm_sn)
-		cq->armed = word & HCA_CQ_ARM_SOLICITED ? HCA_CQ_ARMED_SOLICITED : HCA_CQ_ARMED;
+		WRITE_ONCE(cq->armed, word & HCA_CQ_ARM_SOLICITED ? HCA_CQ_ARMED_SOLICITED : HCA_CQ_ARMED);
 	cq->arm_sn = sn;
 	cq->arm_word = word;
 	/* It is in use: from here on zeroes are an arm like any other, which comes again when the index wraps. */

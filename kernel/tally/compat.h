@@ -71,6 +71,14 @@ static inline void vma_start_write(struct vm_area_struct *vma)
 }
 #endif
 
+/* Since 6.6 a fault may be handled under the lock of its VMA. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 6, 0)
+static inline void release_fault_lock(struct vm_fault *vmf)
+{
+	mmap_read_unlock(vmf->vma->vm_mm);
+}
+#endif
+
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
 static inline void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *),
 				 clockid_t clock, enum hrtimer_mode mode)

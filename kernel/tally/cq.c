@@ -61,6 +61,7 @@ int tally_cq_make(struct tally_cq *cq, u32 entries, u32 cqe_size)
 	INIT_LIST_HEAD(&cq->uar_link);
 	hrtimer_setup(&cq->timer, timer_fired, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 	INIT_WORK(&cq->timer_work, timer_work);
+	tally_backoff_init(&cq->linger.retry);
 	ret = tally_res_init(&cq->res, &dev->cqs, cq->ctx);
 	if (ret)
 		return ret;

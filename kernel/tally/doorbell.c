@@ -149,21 +149,28 @@ void tally_uars_arm_all(struct tally_uars *uars)
 	rcu_read_unlock();
 }
 
-/* A CQ's doorbell: its number is in the lower half, as the device reads it. */
-static void arm(struct tally_uar *uar, bool hinted, u64 word)
+/* A CQ's doorbell: its number is in the lower half, as the device reads it.  As tally_linger() it may end the fault. */
+static vm_fault_t arm(struct tally_uar *uar, struct vm_fault *vmf, bool hinted, u64 word)
 {
 	struct tally_uars *uars = uar->uars;
+	vm_fault_t ret = VM_FAULT_NOPAGE;
 	struct tally_res *res = NULL;
+	struct tally_cq *cq;
 
 	tally_stat_inc(uars->dev, TALLY_STAT_CQ_ARMS);
 	rcu_read_lock();
 	if (hinted)
 		res = hca_table_lookup(&uars->dev->cqs, be64_to_cpu((__force __be64)word) & 0xffffff);
-	if (res && READ_ONCE(res->ctx) == uars->ctx)
-		hca_cq_arm(&container_of(res, struct tally_cq, res)->hca);
-	else
+	if (res && READ_ONCE(res->ctx) == uars->ctx) {
+		cq = container_of(res, struct tally_cq, res);
+		hca_cq_arm(&cq->hca);
+		if (READ_ONCE(uar->mode) == TALLY_UAR_TRAPPED)
+			ret = tally_linger(cq, vmf);
+	} else {
 		tally_uars_arm_all(uars);
+	}
 	rcu_read_unlock();
+	return ret;
 }
 
 /* ---- the fault ---- */
@@ -231,11 +238,11 @@ vm_fault_t tally_uar_fault(struct vm_fault *vmf)
 	hinted = store.width == sizeof(word) && store.reg != TALLY_STORE_NO_REG;
 	word = hinted ? tally_trap_reg(regs, store.reg) : 0;
 	arms = offset < TALLY_UAR_CQ_ARM + sizeof(word) && offset + store.width > TALLY_UAR_CQ_ARM;
-	if (arms)
-		arm(uar, hinted && offset == TALLY_UAR_CQ_ARM, word);
-	else
-		ring(uar, hinted, word);
 	tally_trap_skip(regs, store.len);
+	if (!arms)
+		ring(uar, hinted, word);
+	else if (arm(uar, vmf, hinted && offset == TALLY_UAR_CQ_ARM, word) & VM_FAULT_COMPLETED)
+		return VM_FAULT_NOPAGE | VM_FAULT_COMPLETED;
 
 	switch (READ_ONCE(uar->mode)) {
 	case TALLY_UAR_TRAPPED:

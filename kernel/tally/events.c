@@ -9,6 +9,7 @@ static void cq_event(struct hca_cq *hca)
 	struct tally_cq *tcq = hca_to_tcq(hca);
 	struct ib_cq *cq = &tcq->ib;
 
+	tally_linger_event(tcq);
 	if (tcq->devx)
 		tally_devx_event(tcq->devx, MLX5_EVENT_TYPE_COMP);
 	else if (cq->comp_handler)

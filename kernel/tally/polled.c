@@ -64,13 +64,6 @@
 #define HELD_NS		(200 * NSEC_PER_USEC)
 /* How long the thread takes the CPU from others before it lets the scheduler look for another one. */
 #define URGENT_NS	(100 * NSEC_PER_MSEC)
-/*
- * How long it is not tried again after a failure: about what a change of modes there and back costs, twice as
- * long after each further one, up to a limit.
- */
-#define MIN_BACKOFF_NS	(50 * NSEC_PER_USEC)
-#define MAX_BACKOFF_NS	(500 * NSEC_PER_MSEC)
-
 static unsigned int poll_rate = 20;
 module_param(poll_rate, uint, 0644);
 MODULE_PARM_DESC(poll_rate, "doorbells per millisecond from which a page is polled if a CPU is idle, 0: never (20)");
@@ -87,28 +80,6 @@ MODULE_PARM_DESC(stream_us,
 static u64 stream_ns(void)
 {
 	return (u64)clamp(READ_ONCE(stream_us), MIN_STREAM_US, MAX_STREAM_US) * NSEC_PER_USEC;
-}
-
-void tally_backoff_init(struct tally_backoff *b)
-{
-	b->at = 0;
-	b->step = MIN_BACKOFF_NS;
-}
-
-static bool may_try(const struct tally_backoff *b, u64 now)
-{
-	return now >= READ_ONCE(b->at);
-}
-
-static void failed(struct tally_backoff *b, u64 now)
-{
-	WRITE_ONCE(b->at, now + b->step);
-	b->step = min_t(u64, 2 * b->step, MAX_BACKOFF_NS);
-}
-
-static void succeeded(struct tally_backoff *b)
-{
-	b->step = MIN_BACKOFF_NS;
 }
 
 void tally_poller_init(struct tally_poller *p)
@@ -153,7 +124,7 @@ void tally_uar_ask(struct tally_uar *uar)
 /* Whether it may be looked at at intervals. */
 static bool streams(const struct tally_uar *uar, u64 now)
 {
-	return READ_ONCE(uar->streak) >= STREAK && READ_ONCE(stream_us) && may_try(&uar->look, now);
+	return READ_ONCE(uar->streak) >= STREAK && READ_ONCE(stream_us) && tally_may_try(&uar->look, now);
 }
 
 void tally_uar_rang(struct tally_uar *uar)
@@ -177,7 +148,7 @@ void tally_uar_rang(struct tally_uar *uar)
 	WRITE_ONCE(uar->trapped_ns, known ? min(apart, 2 * known) : apart);
 	if (!rate || now - before > RINGS * NSEC_PER_MSEC / rate)
 		return;
-	if (!may_try(&uar->retry, now) || (!may_try(&poller_of(uar)->retry, now) && !streams(uar, now)))
+	if (!tally_may_try(&uar->retry, now) || (!tally_may_try(&poller_of(uar)->retry, now) && !streams(uar, now)))
 		return;
 	if (cmpxchg(&uar->mode, TALLY_UAR_TRAPPED, TALLY_UAR_ASKED) == TALLY_UAR_TRAPPED)
 		tally_uar_ask(uar);
@@ -492,9 +463,9 @@ static void stop_all(struct tally_poller *p, u64 now)
 	}
 	set_urgent(p, urgent && p->urgent);
 	if (worth)
-		succeeded(&p->retry);
+		tally_succeeded(&p->retry);
 	if (stopped)
-		failed(&p->retry, now);
+		tally_failed(&p->retry, now);
 }
 
 /* To another CPU, on which this thread may run.  Whoever changes its affinity in this very moment, does so in vain. */
@@ -553,11 +524,11 @@ static bool look(struct tally_uar *uar, u64 now)
 	if (first)
 		return true;
 	if (is_worth_a_look(uar, uar->served - served, uar->moved - moved, ns)) {
-		succeeded(&uar->look);
+		tally_succeeded(&uar->look);
 		return true;
 	}
 	WRITE_ONCE(uar->streak, 0);
-	failed(&uar->look, now);
+	tally_failed(&uar->look, now);
 	if (now >= READ_ONCE(uar->hold_until))
 		stop(uar);
 	return false;
@@ -591,9 +562,9 @@ static bool poll_all(struct tally_poller *p, bool crowded, u64 now)
 			progress = true;
 		} else if (now > uar->progress + idle_ns && now >= READ_ONCE(uar->hold_until)) {
 			if (was_worth(uar, uar->progress))
-				succeeded(&uar->retry);
+				tally_succeeded(&uar->retry);
 			else
-				failed(&uar->retry, now);
+				tally_failed(&uar->retry, now);
 			stop(uar);
 		}
 		bound_urgency(p, now);

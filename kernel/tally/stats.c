@@ -22,6 +22,7 @@ static const struct rdma_stat_desc descs[] = {
 	[HCA_STAT_COUNT + TALLY_STAT_MODE_SWITCHES].name  = "doorbell_mode_switches",
 	[HCA_STAT_COUNT + TALLY_STAT_DB_UNDECODED].name   = "doorbell_undecoded_stores",
 	[HCA_STAT_COUNT + TALLY_STAT_CQ_ARMS].name	      = "cq_arms",
+	[HCA_STAT_COUNT + TALLY_STAT_LINGERED].name	      = "cq_arms_lingered",
 	[HCA_STAT_COUNT + TALLY_STAT_ENGINE_WAKEUPS].name = "engine_wakeups",
 	[HCA_STAT_COUNT + TALLY_STAT_ENGINE_RUNS].name    = "engine_runs",
 };

@@ -18,6 +18,7 @@
 #include "../comp_cntr/ib_comp_cntr.h"
 #include "../comp_cntr/ib_cpu_dmabuf.h"
 #include "../hca/hca.h"
+#include "backoff.h"
 #include "compat.h"
 #include "doorbell.h"
 #include "engine.h"
@@ -74,6 +75,7 @@ enum tally_stat {
 	TALLY_STAT_MODE_SWITCHES, /* pages that went from trapped to polled or back */
 	TALLY_STAT_DB_UNDECODED,  /* faulting stores that could not be skipped */
 	TALLY_STAT_CQ_ARMS,
+	TALLY_STAT_LINGERED,	  /* arms that waited for their event */
 	TALLY_STAT_ENGINE_WAKEUPS,
 	TALLY_STAT_ENGINE_RUNS,	  /* QPs run by the engine */
 	TALLY_STAT_COUNT
@@ -339,6 +341,18 @@ struct tally_ah {
 };
 
 /**
+ * struct tally_linger - whether who arms a CQ had better stay awake, see linger.c; hints, changed without a lock
+ * @since: local_clock() of the last arm in a fault that had to wait for its event
+ * @soon: the last event came soon after that
+ * @retry: when staying awake was in vain
+ */
+struct tally_linger {
+	u64 since;
+	bool soon;
+	struct tally_backoff retry;
+};
+
+/**
  * struct tally_cq - a completion queue
  * @ib: what ib_core knows of it; zeroed in one that a command has made
  * @devx: the command's object, or NULL
@@ -352,6 +366,7 @@ struct tally_ah {
  * @resize_lock: one resize at a time; covers @ring
  * @timer: of an event that waits for more completions; started under the lock of @hca
  * @timer_work: what it does, out of the interrupt
+ * @linger: how soon its events come
  */
 struct tally_cq {
 	struct ib_cq ib;
@@ -366,6 +381,7 @@ struct tally_cq {
 	struct mutex resize_lock;
 	struct hrtimer timer;
 	struct work_struct timer_work;
+	struct tally_linger linger;
 };
 
 /**
@@ -625,6 +641,11 @@ int tally_create_cq(struct ib_cq *ib, const struct ib_cq_init_attr *attr, TALLY_
 int tally_modify_cq(struct ib_cq *ib, u16 count, u16 usecs);
 int tally_resize_cq(struct ib_cq *ib, int entries, struct ib_udata *udata);
 int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata);
+
+/* linger.c; beside what is in uar.h */
+
+/* A CQ raises its event; under the lock of its hca_cq. */
+void tally_linger_event(struct tally_cq *cq);
 
 /* srq.c */
 int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift, enum hca_srq_form form);

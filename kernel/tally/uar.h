@@ -61,16 +61,6 @@ enum tally_uar_mode {
 #define TALLY_STREAM_BYTES 4096
 
 /**
- * struct tally_backoff - when to try again what has failed
- * @at: local_clock() before which it is not tried; read without a lock
- * @step: nanoseconds that the next failure adds
- */
-struct tally_backoff {
-	u64 at;
-	u64 step;
-};
-
-/**
  * struct tally_bfreg - a doorbell register
  * @uar: its page
  * @num_qps: QPs bound to it; under tally_uars.lock
@@ -238,6 +228,17 @@ struct tally_qp *tally_uar_hinted_qp(struct tally_uar *uar, u64 word);
 /* Have the engine run each QP of the page whose doorbell record has moved. */
 void tally_uar_kick_pending(struct tally_uar *uar);
 
+/* linger.c */
+
+/**
+ * tally_linger - a CQ has just been armed in a fault: perhaps its event is worth waiting for
+ * @cq: the queue; under RCU
+ * @vmf: the fault
+ *
+ * Return: VM_FAULT_NOPAGE; with VM_FAULT_COMPLETED, the fault's lock has been released, and the mapping may be gone.
+ */
+vm_fault_t tally_linger(struct tally_cq *cq, struct vm_fault *vmf);
+
 /* polled.c */
 
 /**
@@ -284,8 +285,6 @@ enum tally_poll {
 	TALLY_POLL_AGAIN,
 	TALLY_POLL_LATER,
 };
-
-void tally_backoff_init(struct tally_backoff *b);
 
 void tally_poller_init(struct tally_poller *p);
 

@@ -1,50 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Arming a CQ through the doorbell page.
-#include <poll.h>
-
 #include "../rdma/ktap.hpp"
-#include "ringer.hpp"
+#include "armed.hpp"
 
 using namespace rdma;
 
 namespace {
-
-struct Armed {
-	Context c;
-	Channel channel = own<Channel>(ibv_create_comp_channel(c.get()), "comp_channel");
-	Ringer r{c, channel.get()};
-	std::uint32_t sn = 0;
-
-	// The arm record, and the word for the register.
-	std::uint64_t record()
-	{
-		std::uint32_t high = htobe32((sn++ & 3) << 28 | (r.taken() & 0xffffff)), low = htobe32(r.dv_cq().cqn);
-
-		reinterpret_cast<volatile std::uint32_t *>(r.dv_cq().dbrec)[1] = high;
-		_mm_sfence();
-		return std::uint64_t(low) << 32 | high;
-	}
-	char *uar() { return static_cast<char *>(r.dv_cq().cq_uar); }
-	bool event(int ms)
-	{
-		pollfd p = {channel->fd, POLLIN, 0};
-
-		if (::poll(&p, 1, ms) != 1)
-			return false;
-		ibv_cq *cq;
-		void *context;
-		must(ibv_get_cq_event(channel.get(), &cq, &context), "get_cq_event");
-		ibv_ack_cq_events(cq, 1);
-		return cq == r.cq();
-	}
-	void complete_one()
-	{
-		r.post();
-		r.ring();
-		if (!r.completes())
-			fail("no completion", ETIMEDOUT);
-	}
-};
 
 struct How {
 	const char *name;
@@ -52,8 +13,7 @@ struct How {
 };
 
 const How hows[] = {
-	{"by one store",
-	 [](char *uar, std::uint64_t word) { *reinterpret_cast<volatile std::uint64_t *>(uar + 0x20) = word; }},
+	{"by one store", Armed::store},
 	{"by two halves",
 	 [](char *uar, std::uint64_t word) {
 		 reinterpret_cast<volatile std::uint32_t *>(uar + 0x20)[0] = std::uint32_t(word);
@@ -100,7 +60,7 @@ KTEST(arming, "what came before the arm was rung is an event at once")
 		a.r.post();
 		a.r.ring();
 		ASSERT_TRUE(eventually([&] { return a.r.take(); }));
-		hows[0].store(a.uar(), word);
+		Armed::store(a.uar(), word);
 		ASSERT_TRUE(a.event(5000)) << i;
 	}
 }
