@@ -100,10 +100,10 @@ class Table(unittest.TestCase):
         r.add(1, "handoff", "cpu", {"usec": 60})
         self.assertEqual(self.limit("event-driven", r, "pipes"), 5)
 
-    def test_the_rarest_latencies_are_those_of_threads_that_only_spin(self):
+    def test_the_rarest_latencies_are_compared_with_those_that_have_no_device(self):
         r = report.Run()
         r.add(1, "write_lat_8", "rxe0", {"p999": 3000})
-        r.add(1, "pauses", "cpu", {"usec": 300})
+        r.add(1, "exchange", "cpu", {"usec": 300})
         self.assertEqual(self.limit("8-byte WRITE latency, 99.9 %", r), 10)
 
     def test_few_requests_on_each_queue_are_compared_with_as_many(self):

@@ -138,6 +138,7 @@ void idle(rdma::Context &c, double seconds);
 void handoff(double seconds);
 void pages(size_t n, double seconds);
 void pauses(double seconds, double every);
+void exchange(double seconds, double every);
 void oversleep(double seconds, double ask_us);
 
 } // namespace bench

@@ -38,6 +38,37 @@ template <class What> std::vector<std::jthread> on_each_cpu(What what)
 	return threads;
 }
 
+void take_cpu(unsigned cpu)
+{
+	cpu_set_t set;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		fail("sched_setaffinity");
+}
+
+// So many times that are long are noted.
+constexpr size_t max_gaps = 1 << 20;
+
+// Notes how long it is since @before, if that is long; returns the time by now.
+Clock::time_point note_gap(std::vector<double> &us, Clock::time_point before)
+{
+	const auto now = Clock::now();
+	const double gap = std::chrono::duration<double>(now - before).count() * 1e6;
+
+	if (gap > 5 && us.size() < us.capacity())
+		us.push_back(gap);
+	return now;
+}
+
+// Of times found in so many seconds: the longest that comes each @every seconds.
+double longest_each(std::vector<double> &us, double seconds, double every)
+{
+	std::sort(us.begin(), us.end(), std::greater<>());
+	const auto place = static_cast<size_t>(seconds / every);
+	return place < us.size() ? us[place] : 0;
+}
+
 void become_urgent()
 {
 	const sched_param urgent{.sched_priority = 1};
@@ -111,23 +142,40 @@ void pauses(double seconds, double every)
 			auto &us = found[next++];
 			const auto start = Clock::now();
 
-			us.reserve(1 << 20);
-			for (auto before = start; since(start) < seconds;) {
-				const auto now = Clock::now();
-				const double gap = std::chrono::duration<double>(now - before).count() * 1e6;
-
-				if (gap > 5 && us.size() < us.capacity())
-					us.push_back(gap);
-				before = now;
-			}
+			us.reserve(max_gaps);
+			for (auto before = start; since(start) < seconds;)
+				before = note_gap(us, before);
 		});
 	}
 	std::vector<double> all;
 	for (const auto &us : found)
 		all.insert(all.end(), us.begin(), us.end());
-	std::sort(all.begin(), all.end(), std::greater<>());
-	const auto place = static_cast<size_t>(seconds / every);
-	say("usec", place < all.size() ? all[place] : 0);
+	say("usec", longest_each(all, seconds, every));
+}
+
+// Two threads, on a CPU each, that pass a word to and fro and do nothing else, as those of a ping-pong that spins: half of
+// the longest round that comes each @every seconds, as half of a round is what such programs call the latency.
+void exchange(double seconds, double every)
+{
+	std::atomic<uint32_t> word = 0;
+	std::vector<double> us;
+	{
+		const std::jthread other([&](const std::stop_token &stop) {
+			take_cpu(1);
+			while (!stop.stop_requested())
+				if (word % 2)
+					word++;
+		});
+		take_cpu(0);
+		us.reserve(max_gaps);
+		const auto start = Clock::now();
+		for (auto before = start; since(start) < seconds; before = note_gap(us, before)) {
+			word++;
+			while (word % 2 && since(start) < seconds)
+				;
+		}
+	}
+	say("usec", longest_each(us, seconds, every) / 2);
 }
 
 // How much longer than it asked for a thread sleeps that takes the CPU from others, which keep all CPUs busy.

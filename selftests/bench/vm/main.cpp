@@ -96,6 +96,11 @@ int run(int argc, char **argv)
 		->check(CLI::PositiveNumber);
 	pauses->callback([&] { bench::pauses(seconds, every_ms / 1e3); });
 
+	auto *exchange = app.add_subcommand("exchange", "No device: half of a round between two threads that spin");
+	exchange->add_option("--every", every_ms, "The longest round that comes so often, in milliseconds")
+		->check(CLI::PositiveNumber);
+	exchange->callback([&] { bench::exchange(seconds, every_ms / 1e3); });
+
 	double ask_us = 100;
 	auto *oversleep = app.add_subcommand("oversleep", "No device: how late a thread of real-time priority wakes up");
 	oversleep->add_option("--ask", ask_us, "How long it wants to sleep, in microseconds");
