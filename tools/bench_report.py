@@ -65,6 +65,13 @@ def read_native(run, number, document):
             run.add(number, name, NATIVE, {"ns": one["cpu_time"] * scale[one.get("time_unit", "ns")]})
 
 
+def read_instructions(run, number, text):
+    """What tools/instructions --print says: a path of hca_paths, and its instructions for one request."""
+    for line in text.splitlines():
+        if match := re.fullmatch(r"(\S+/\S+) +([\d.]+)", line):
+            run.add(number, match[1], NATIVE, {"instructions": float(match[2])})
+
+
 class View:
     """One pass of a run: view(name, device, key)."""
 
@@ -216,6 +223,13 @@ def with_a_request(name):
     return value
 
 
+def at_the_pace_of_a_batch(view):
+    """How long an 8-byte WRITE would take if its instructions were as fast as those of one of 16."""
+    one, each = view("hca/write_8", NATIVE, "instructions"), view("hca/write_8_batch", NATIVE, "instructions")
+    ns = view("hca/write_8_batch", NATIVE, "ns")
+    return ns / 16 / each * one if one and each and ns else None
+
+
 LIMITS = (
     Limit("8-byte SEND rate, one doorbell each, tally0 / rxe0",
           "a thread of real-time priority that sleeps for 100 us while all CPUs are busy sleeps longer by, median",
@@ -246,6 +260,8 @@ LIMITS = (
           in_turns("pauses", CPU, "usec")),
     Limit("native: an 8-byte WRITE with CQE and counters, one a doorbell",
           "three locks, one inside of the other, and two atomic additions", native("plain/locked"), " ns"),
+    Limit("native: an 8-byte WRITE with CQE and counters, one a doorbell",
+          "its instructions, each as fast as one of a WRITE in a batch of 16", at_the_pace_of_a_batch, " ns"),
     Limit("native: 64 KiB WRITE / memcpy", "memcpy / memcpy and a WRITE of 8 bytes", with_a_request("memcpy/64k")),
     Limit("native: gather of 64-byte blocks / a loop that is compiled for 64",
           "the same loop without vector registers", native_ratio("loop/gather_64_fixed", "loop/gather_64_words")),
@@ -317,7 +333,7 @@ UNITS = {"rate": "/s", "rate_alone": "/s", "rate_beside": "/s", "rate_with": "/s
 
 
 def unit_of(name, key):
-    return "instructions" if name == "builders" else UNITS.get(key, "us" if "_us" in key else "")
+    return "instructions" if name == "builders" or key == "instructions" else UNITS.get(key, "us" if "_us" in key else "")
 
 
 def number(value):

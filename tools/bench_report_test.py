@@ -112,6 +112,14 @@ class Table(unittest.TestCase):
         r.add(1, "qps_1024_window_4", "tally0", {"rate": 6})
         self.assertEqual(self.limit("WRITE rate, 1,024", r, "4 requests"), 0.75)
 
+    def test_instructions_are_those_of_the_device_for_one_request(self):
+        r = report.Run()
+        report.read_instructions(r, 1, "# of one request\ncompiler: gcc 12.2.0\nhca/write_8      800.5\n")
+        self.assertEqual(r.values, {(1, "hca/write_8", "native", "instructions"): [800.5]})
+        report.read_instructions(r, 1, "hca/write_8_batch 400.25\n")
+        r.add(1, "hca/write_8_batch", "native", {"ns": 640})
+        self.assertEqual(self.limit("native: an 8-byte WRITE", r, "batch"), 80)
+
     def test_a_copy_and_a_request_take_longer_than_the_copy(self):
         r = report.Run()
         r.add(1, "memcpy/64k", "native", {"ns": 900})
