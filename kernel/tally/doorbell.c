@@ -158,6 +158,8 @@ static vm_fault_t arm(struct tally_uar *uar, struct vm_fault *vmf, bool hinted, 
 	struct tally_cq *cq;
 
 	tally_stat_inc(uars->dev, TALLY_STAT_CQ_ARMS);
+	/* Who arms is about to sleep: polling would not pay for that, nor for a few doorbells between two arms. */
+	WRITE_ONCE(uar->armed, true);
 	rcu_read_lock();
 	if (hinted)
 		res = hca_table_lookup(&uars->dev->cqs, be64_to_cpu((__force __be64)word) & 0xffffff);
@@ -246,7 +248,6 @@ vm_fault_t tally_uar_fault(struct vm_fault *vmf)
 
 	switch (READ_ONCE(uar->mode)) {
 	case TALLY_UAR_TRAPPED:
-		/* Who arms is about to sleep: nothing that polling would pay for. */
 		if (!arms)
 			tally_uar_rang(uar);
 		break;

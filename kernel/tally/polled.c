@@ -133,6 +133,10 @@ void tally_uar_rang(struct tally_uar *uar)
 	u32 rings = READ_ONCE(uar->rings) + 1, wqes;
 	u64 now, before, apart, known;
 
+	if (READ_ONCE(uar->armed)) {
+		WRITE_ONCE(uar->armed, false);
+		rings = 1;
+	}
 	if (rings < RINGS) {
 		WRITE_ONCE(uar->rings, rings);
 		return;

@@ -84,7 +84,8 @@ struct tally_bfreg {
  * @bfregs: its registers
  * @qps: struct tally_qp.bfreg_link of all QPs bound to it; changed under tally_uars.lock, read under RCU
  * @window: local_clock() since which @rings counts; both are hints and changed without a lock
- * @rings: trapped doorbells since then
+ * @rings: trapped doorbells since then, or since a CQ was armed
+ * @armed: one has been armed since the last doorbell; a hint, too
  * @trapped_wqes: and the work requests that they brought
  * @trapped_ns: how far apart those came; no more than twice as far as they did before, so that an interruption does not
  *	make much of a difference
@@ -125,6 +126,7 @@ struct tally_uar {
 
 	u64 window;
 	u32 rings;
+	bool armed;
 	u32 trapped_wqes;
 	u64 trapped_ns;
 	struct tally_backoff retry;

@@ -101,6 +101,17 @@ KTEST(linger, "a CQ whose events come late is not waited for")
 	EXPECT_EQ(lingered(), before);
 }
 
+KTEST(linger, "who waits for an event after each doorbell is not polled, however fast they come")
+{
+	Parameter rate("poll_rate", "1");
+	Answered a;
+	const std::uint64_t wakeups = hw_counter("engine_wakeups");
+
+	for (int i = 0; i < 2000; i++)
+		round(a);
+	EXPECT_EQ(hw_counter("engine_wakeups"), wakeups);
+}
+
 void leave_well(int) { _exit(0); }
 
 // Arms at a mapping of the test's own, which goes away meanwhile: the next store finds it gone.
