@@ -95,6 +95,7 @@ int tally_cq_unmake(struct tally_cq *cq)
 	/* Then no doorbell that found it by number is arming it any more. */
 	if (!list_empty(&cq->uar_link))
 		tally_uar_del_cq(cq);
+	tally_linger_end(cq);
 	/* Nor does anything start the timer. */
 	hrtimer_cancel(&cq->timer);
 	cancel_work_sync(&cq->timer_work);

@@ -5,8 +5,8 @@
  * Nothing has to be armed again afterwards and nothing can be lost: the doorbell record was written before the
  * store, the fault came after both, and hca_qp_run() reads the record after the fault.
  *
- * The handler runs under mmap_lock or the VMA's lock, held for reading.  It must not fault on user memory
- * itself; it may sleep for memory.
+ * The handler runs under mmap_lock or the VMA's lock, held for reading, until a thread lingers (linger.c).  It must not
+ * fault on user memory itself; it may sleep for memory, but not once the lock is released.
  */
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -149,13 +149,17 @@ void tally_uars_arm_all(struct tally_uars *uars)
 	rcu_read_unlock();
 }
 
-/* A CQ's doorbell: its number is in the lower half, as the device reads it.  As tally_linger() it may end the fault. */
-static vm_fault_t arm(struct tally_uar *uar, struct vm_fault *vmf, bool hinted, u64 word)
+/*
+ * A CQ's doorbell: its number is in the lower half, as the device reads it.  Returns whether the fault's lock has been
+ * released, and the fault is over.
+ */
+static bool arm(struct tally_uar *uar, struct vm_fault *vmf, bool hinted, u64 word)
 {
 	struct tally_uars *uars = uar->uars;
-	vm_fault_t ret = VM_FAULT_NOPAGE;
 	struct tally_res *res = NULL;
+	bool lingers = false;
 	struct tally_cq *cq;
+	u32 events;
 
 	tally_stat_inc(uars->dev, TALLY_STAT_CQ_ARMS);
 	/* Who arms is about to sleep: polling would not pay for that, nor for a few doorbells between two arms. */
@@ -165,14 +169,19 @@ static vm_fault_t arm(struct tally_uar *uar, struct vm_fault *vmf, bool hinted, 
 		res = hca_table_lookup(&uars->dev->cqs, be64_to_cpu((__force __be64)word) & 0xffffff);
 	if (res && READ_ONCE(res->ctx) == uars->ctx) {
 		cq = container_of(res, struct tally_cq, res);
+		events = READ_ONCE(cq->linger.events);
 		hca_cq_arm(&cq->hca);
-		if (READ_ONCE(uar->mode) == TALLY_UAR_TRAPPED)
-			ret = tally_linger(cq, vmf);
+		lingers = READ_ONCE(uar->mode) == TALLY_UAR_TRAPPED && tally_linger_begin(cq, vmf);
 	} else {
 		tally_uars_arm_all(uars);
 	}
 	rcu_read_unlock();
-	return ret;
+	if (!lingers)
+		return false;
+	/* From here on the mapping may be gone, and the page with it. */
+	release_fault_lock(vmf);
+	tally_linger(cq, events);
+	return true;
 }
 
 /* ---- the fault ---- */
@@ -243,7 +252,7 @@ vm_fault_t tally_uar_fault(struct vm_fault *vmf)
 	tally_trap_skip(regs, store.len);
 	if (!arms)
 		ring(uar, hinted, word);
-	else if (arm(uar, vmf, hinted && offset == TALLY_UAR_CQ_ARM, word) & VM_FAULT_COMPLETED)
+	else if (arm(uar, vmf, hinted && offset == TALLY_UAR_CQ_ARM, word))
 		return VM_FAULT_NOPAGE | VM_FAULT_COMPLETED;
 
 	switch (READ_ONCE(uar->mode)) {

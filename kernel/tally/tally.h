@@ -342,14 +342,20 @@ struct tally_ah {
 
 /**
  * struct tally_linger - whether who arms a CQ had better stay awake, see linger.c; hints, changed without a lock
- * @since: local_clock() of the last arm in a fault that had to wait for its event
- * @soon: the last event came soon after that
+ * @since: local_clock() of an arm in a fault whose event is still to come, or 0
+ * @soon: the last such event came soon
  * @retry: when staying awake was in vain
+ * @events: of the CQ so far; changed under the lock of its hca_cq
+ * @over: the CQ is being destroyed
+ * @num: threads that linger; raised in an RCU read section in which the CQ was found
  */
 struct tally_linger {
 	u64 since;
 	bool soon;
 	struct tally_backoff retry;
+	u32 events;
+	bool over;
+	atomic_t num;
 };
 
 /**
@@ -646,6 +652,9 @@ int tally_destroy_cq(struct ib_cq *ib, struct ib_udata *udata);
 
 /* A CQ raises its event; under the lock of its hca_cq. */
 void tally_linger_event(struct tally_cq *cq);
+
+/* No thread lingers for a CQ any more, which cannot be found by then. */
+void tally_linger_end(struct tally_cq *cq);
 
 /* srq.c */
 int tally_srq_make(struct tally_srq *srq, u32 pdn, u32 entries, u8 shift, enum hca_srq_form form);

@@ -432,8 +432,8 @@ static struct mm_struct *get_some_mm(struct tally_uars *uars)
 }
 
 /*
- * With mmap_lock and the VMA's lock held for writing, no fault and no munmap() is under way: whoever looks at
- * the VMA later sees the core's operations.  maps_lock comes inside, since a close takes it under mmap_lock; so
+ * With mmap_lock and the VMA's lock held for writing, no munmap() is under way and no fault, but for threads that linger
+ * and have nothing to do with the page any more: whoever looks at the VMA later sees the core's operations.  maps_lock comes inside, since a close takes it under mmap_lock; so
  * one mm at a time.  An mm whose last user has gone is being taken apart: its VMAs are closed soon, and cannot
  * fault.
  */
@@ -469,9 +469,9 @@ void tally_uars_disassociate(struct tally_ucontext *ctx)
 }
 
 /*
- * A close that has taken its mapping off the list still has a few instructions of ours before it.  It does not
- * sleep any more, so it is out when every task that was preempted has been scheduled by its own will.  A kernel that
- * does not preempt waits for a grace period instead; see compat.h.
+ * A close that has taken its mapping off the list still has a few instructions of ours before it, and so has a thread that
+ * has lingered and left its CQ.  Neither sleeps any more, so they are out when every task that was preempted has been
+ * scheduled by its own will.  A kernel that does not preempt waits for a grace period instead; see compat.h.
  */
 void tally_uars_exit(void)
 {

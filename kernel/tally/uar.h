@@ -233,13 +233,20 @@ void tally_uar_kick_pending(struct tally_uar *uar);
 /* linger.c */
 
 /**
- * tally_linger - a CQ has just been armed in a fault: perhaps its event is worth waiting for
+ * tally_linger_begin - a CQ has just been armed in a fault: whether its event is worth waiting for
  * @cq: the queue; under RCU
  * @vmf: the fault
  *
- * Return: VM_FAULT_NOPAGE; with VM_FAULT_COMPLETED, the fault's lock has been released, and the mapping may be gone.
+ * Return: true, then it stays there until tally_linger() is over.
  */
-vm_fault_t tally_linger(struct tally_cq *cq, struct vm_fault *vmf);
+bool tally_linger_begin(struct tally_cq *cq, const struct vm_fault *vmf);
+
+/**
+ * tally_linger - wait for the event of a CQ for a while, with no lock held
+ * @cq: the queue, after tally_linger_begin(); may be gone afterwards
+ * @events: tally_linger.events before it was armed
+ */
+void tally_linger(struct tally_cq *cq, u32 events);
 
 /* polled.c */
 
@@ -305,7 +312,7 @@ void tally_uar_rang(struct tally_uar *uar);
 /* Put a page that has just been mapped on the list of those to poll. */
 void tally_uar_ask(struct tally_uar *uar);
 
-/* Polling of the context's pages has ended for good; they are TALLY_UAR_DEAD, and no fault on them is under way. */
+/* Polling of the context's pages has ended for good; they are TALLY_UAR_DEAD, and no fault that looks at them is under way. */
 void tally_uars_forget(struct tally_uars *uars);
 
 /* A QP leaves the page; under tally_uars.lock. */
