@@ -296,8 +296,8 @@ NOTES = {
         " pass shows it). What differs between the passes is the host.",
     "WRITE rate, 1,024 QPs active / 16 active":
         "1,024 requests are under way in either case: one on each of 1,024 QPs, where no two are executed together and the"
-        " poster waits for the very QP that the engine is to look at next, or 64 on each of 16. With one on each, 16 QPs are"
-        " as slow; with a few on each, 1,024 QPs are not much slower than 16 (both below). Besides, the ring and the"
+        " poster waits for the very QP that the engine is to look at next, or 64 on each of 16. What one on each"
+        " makes of 16 QPs, and 1,024 QPs beside 16 with 4 on each, is below. Besides, the ring and the"
         " structures of requester and responder are pages of their own for each QP, in the kernel and in the program, more"
         " of them than the emulator's address translation remembers: the loads below.",
     "99.9 % WRITE latency beside that stream, in turns of it":
@@ -493,7 +493,7 @@ def render(run, host, folder):
     yield ""
     yield "## What the rows are made of"
     yield ""
-    yield "Measured in the same run, without the device: what a row consists of or waits for in any case. No upper bound" \
+    yield "Measured in the same run, most of it without the device: what a row consists of or waits for in any case. No upper bound" \
           " where the scheduler decides where two processes run, or where the kernel copies faster than a program's" \
           " memcpy()."
     yield ""

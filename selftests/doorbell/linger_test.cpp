@@ -61,16 +61,23 @@ KTEST(linger, "it is not if the driver is told so")
 	EXPECT_FALSE(lingers(a, 1, 1s));
 }
 
-// The calling thread's CPUs.
-void run_on(const std::vector<int> &cpus)
-{
-	cpu_set_t set;
+// Where the calling thread runs, and what it starts; as before afterwards.
+class Affinity {
+      public:
+	Affinity() { must(sched_getaffinity(0, sizeof(before_), &before_), "sched_getaffinity"); }
+	~Affinity() { sched_setaffinity(0, sizeof(before_), &before_); }
+	void set(int cpu)
+	{
+		cpu_set_t one;
 
-	CPU_ZERO(&set);
-	for (int cpu : cpus)
-		CPU_SET(cpu, &set);
-	must(sched_setaffinity(0, sizeof(set), &set), "sched_setaffinity");
-}
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		must(sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
+	}
+
+      private:
+	cpu_set_t before_;
+};
 
 KTEST(linger, "it is not while others want the CPU")
 {
@@ -78,9 +85,10 @@ KTEST(linger, "it is not while others want the CPU")
 		GTEST_SKIP() << "needs two CPUs";
 	Parameter us("linger_us", "1000");
 	// Who answers has the other CPU; what is started from here on is where he who arms is.
-	run_on({1});
+	Affinity affinity;
+	affinity.set(1);
 	Answered a;
-	run_on({0});
+	affinity.set(0);
 	ASSERT_TRUE(lingers(a, 20, 90s));
 	const std::jthread other([](const std::stop_token &stop) {
 		while (!stop.stop_requested())
@@ -92,7 +100,6 @@ KTEST(linger, "it is not while others want the CPU")
 	for (int i = 0; i < 200 && !testing::Test::HasFatalFailure(); i++)
 		round(a);
 	EXPECT_LT(lingered() - before, 20u);
-	run_on({0, 1});
 }
 
 KTEST(linger, "what is in vain again and again is tried less and less")
