@@ -8,14 +8,14 @@
  * in the doorbell's fault, unless somebody else wants this CPU.  If it does come, the thread finds it without having
  * slept.  If it does not, it is not tried again for a while: for longer and longer, as long as it does not pay.
  *
- * What it costs is time of a CPU on which nobody else would run just now.  It is the thread's own time, though, and part
- * of what a cgroup may limit; and neither another CPU's waiters nor a hypervisor see an idle CPU meanwhile.
+ * What it costs is time of a CPU on which nobody else would run just now.  It is the thread's own time, though, and
+ * part of what a cgroup may limit; and neither another CPU's waiters nor a hypervisor see an idle CPU meanwhile.
  *
  * The event is the one that would have been raised anyway; nothing is lost or raised twice, whoever waits for it.
  *
- * A lingering thread holds no lock, not even the fault's, and is in no RCU read section: grace periods do not wait for it.
- * Who destroys the CQ waits until it has been left (@num).  It does not sleep either, so that tally_uars_exit() waits for
- * the instructions behind that.
+ * A lingering thread holds no lock, not even the fault's, and is in no RCU read section: grace periods do not wait
+ * for it. Who destroys the CQ waits until it has been left (@num).  It does not sleep either, so that
+ * tally_uars_exit() waits for the instructions behind that.
  */
 #include <linux/atomic.h>
 #include <linux/mm.h>

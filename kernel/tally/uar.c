@@ -432,10 +432,10 @@ static struct mm_struct *get_some_mm(struct tally_uars *uars)
 }
 
 /*
- * With mmap_lock and the VMA's lock held for writing, no munmap() is under way and no fault, but for threads that linger
- * and have nothing to do with the page any more: whoever looks at the VMA later sees the core's operations.  maps_lock comes inside, since a close takes it under mmap_lock; so
- * one mm at a time.  An mm whose last user has gone is being taken apart: its VMAs are closed soon, and cannot
- * fault.
+ * With mmap_lock and the VMA's lock held for writing, no munmap() is under way and no fault, but for threads that
+ * linger and have nothing to do with the page any more: whoever looks at the VMA later sees the core's operations.
+ * maps_lock comes inside, since a close takes it under mmap_lock; so one mm at a time.  An mm whose last user has
+ * gone is being taken apart: its VMAs are closed soon, and cannot fault.
  */
 void tally_uars_disassociate(struct tally_ucontext *ctx)
 {
