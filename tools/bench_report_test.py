@@ -123,7 +123,7 @@ class Table(unittest.TestCase):
     def test_a_copy_and_a_request_take_longer_than_the_copy(self):
         r = report.Run()
         r.add(1, "memcpy/64k", "native", {"ns": 900})
-        r.add(1, "hca/write_8", "native", {"ns": 100})
+        r.add(1, "memcpy/64k_write_8", "native", {"ns": 1000})
         self.assertAlmostEqual(self.limit("native: 64 KiB", r), 0.9)
 
     def test_loads_that_take_longer_slow_writes_down(self):
