@@ -66,7 +66,8 @@
 #define URGENT_NS	(100 * NSEC_PER_MSEC)
 static unsigned int poll_rate = 20;
 module_param(poll_rate, uint, 0644);
-MODULE_PARM_DESC(poll_rate, "doorbells per millisecond from which a page is polled if a CPU is idle, 0: never (20)");
+MODULE_PARM_DESC(poll_rate,
+		 "doorbells per millisecond from which a page is polled if a CPU is idle, or streams if none is; 0: neither (20)");
 
 static unsigned int poll_us = 1000;
 module_param(poll_us, uint, 0644);

@@ -85,9 +85,9 @@ void add_copy(CLI::App &app)
 	takes_bytes(size);
 	listen->excludes(size);
 	copy->add_option("--device", args->options.device, "RDMA device to use (default: the first with counters)");
-	takes_bytes(copy->add_option("--chunk", args->options.ring.chunk, "Most bytes in one RDMA WRITE")
+	takes_bytes(copy->add_option("--chunk", args->options.ring.chunk, "Most bytes of the file in one RDMA WRITE")
 			    ->default_str("256K"));
-	takes_bytes(copy->add_option("--ring", args->ring, "Bytes of the receiver's ring")->default_str("4M"));
+	takes_bytes(copy->add_option("--ring", args->ring, "Bytes of the file that the receiver's ring holds")->default_str("4M"));
 	auto *unhashed = copy->add_flag_callback(
 		"--no-hash", [args] { args->options.hashed = false; },
 		"Compare only the number of bytes at both ends, not SHA-256, which may take longer than the copy");

@@ -119,8 +119,8 @@ static inline bool tally_comp_cntr_reached(uint64_t count, uint64_t target)
  * @err_seen: the error count the caller knows of; another value ends the wait
  * @timeout_ns: how long at most, in nanoseconds; 0 only looks, TALLY_COMP_CNTR_WAIT_FOREVER does not end
  *
- * A target that is reached already costs no system call.  A reached target wins over a moved error count.  When it
- * returns 0, what was counted is visible as after ibv_read_comp_cntr().
+ * A target that is reached already costs no system call, where the counts are in memory of this process.  A reached
+ * target wins over a moved error count.  When it returns 0, what was counted is visible as after ibv_read_comp_cntr().
  *
  * EIO: the error count is not @err_seen.  ETIMEDOUT: the time is over.  EINTR: a signal came.  ENODEV: the device
  * is going away or has gone.
