@@ -419,16 +419,19 @@ static bool stop(struct tally_uar *uar)
 	return true;
 }
 
-/* Whether the thread takes the CPU from others: for a moment each time, or it would be who keeps them from running. */
+/*
+ * Whether the thread takes the CPU from others: for a moment each time, or it would be who keeps them from running.  Not
+ * if an administrator has given it a policy; its niceness, which he may have changed, too, stays what it is meanwhile.
+ */
 static void set_urgent(struct tally_poller *p, bool urgent)
 {
-	if (p->urgent == urgent)
+	if (p->urgent == urgent || (urgent && current->policy != SCHED_NORMAL))
 		return;
 	p->urgent = urgent;
 	if (urgent)
 		sched_set_fifo_low(current);
 	else
-		sched_set_normal(current, 0);
+		sched_set_normal(current, task_nice(current));
 }
 
 /* Others have waited for long enough, for a pass that began @then. */

@@ -4,8 +4,11 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <sys/types.h>
 
 #include "../rdma/verbs.hpp"
 
@@ -36,6 +39,20 @@ inline void shell(const std::string &command)
 {
 	if (std::system(command.c_str()) != 0)
 		fail(command, EIO);
+}
+
+// A device's engines: the threads, by their names.
+inline std::map<std::string, pid_t> engines_of(const std::string &device)
+{
+	std::map<std::string, pid_t> found;
+
+	for (auto &entry : std::filesystem::directory_iterator("/proc")) {
+		std::ifstream comm(entry.path() / "comm");
+		std::string name;
+		if (std::getline(comm, name) && name.rfind(device + "-engine", 0) == 0)
+			found[name] = std::stoi(entry.path().filename());
+	}
+	return found;
 }
 
 // A device of the test's own.

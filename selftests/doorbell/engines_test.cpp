@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // A device may have several threads that execute what posters do not.
-#include <filesystem>
 #include <map>
 
 #include "../rdma/ktap.hpp"
@@ -16,11 +15,9 @@ std::map<std::string, long> sleeps(const std::string &device)
 {
 	std::map<std::string, long> found;
 
-	for (auto &entry : std::filesystem::directory_iterator("/proc")) {
-		std::ifstream comm(entry.path() / "comm"), status(entry.path() / "status");
-		std::string name, line;
-		if (!std::getline(comm, name) || name.rfind(device + "-engine", 0))
-			continue;
+	for (auto &[name, pid] : engines_of(device)) {
+		std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+		std::string line;
 		while (std::getline(status, line))
 			if (line.rfind("voluntary_ctxt_switches:", 0) == 0)
 				found[name] = std::stol(line.substr(line.find(':') + 1));
@@ -43,12 +40,12 @@ KTEST(engines, "a device has as many as it is told, and they go with it")
 	for (const char *count : {"1", "3"}) {
 		Parameter engines("engines", count);
 		Link link;
-		auto running = sleeps(link.name);
+		auto running = engines_of(link.name);
 
 		EXPECT_EQ(running.size(), std::stoul(count));
 		EXPECT_EQ(running.count(link.name + "-engine"), 1u);
 		link.remove();
-		EXPECT_EQ(sleeps(link.name).size(), 0u);
+		EXPECT_EQ(engines_of(link.name).size(), 0u);
 	}
 }
 
@@ -56,7 +53,7 @@ KTEST(engines, "without a word, there is one for each four CPUs")
 {
 	Parameter engines("engines", "0");
 	Link link;
-	EXPECT_EQ(sleeps(link.name).size(), std::max(sysconf(_SC_NPROCESSORS_ONLN) / 4, 1L));
+	EXPECT_EQ(engines_of(link.name).size(), std::max(sysconf(_SC_NPROCESSORS_ONLN) / 4, 1L));
 }
 
 KTEST(engines, "contexts take turns at them, and what one has posted is executed by its own")

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Trapped and polled: the switch between them loses nothing, and neither costs anything when nothing happens.
+#include <cstring>
 #include <functional>
+#include <list>
 #include <random>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "../rdma/ktap.hpp"
@@ -298,6 +301,50 @@ void is_polled_in_bursts(Ringer &r, std::chrono::milliseconds time)
 
 	bursts(r, time);
 	EXPECT_GT(hw_counter("doorbells_polled"), polled);
+}
+
+struct Scheduled {
+	int policy, nice;
+	bool operator==(const Scheduled &) const = default;
+};
+
+// What an administrator tells the scheduler of a thread, for a while.
+class Told {
+      public:
+	Told(pid_t pid, const Scheduled &how) : pid_(pid) { tell(how); }
+	Told(const Told &) = delete;
+	~Told() { tell({SCHED_OTHER, 0}); }
+	Scheduled now() const { return {sched_getscheduler(pid_), getpriority(PRIO_PROCESS, pid_)}; }
+
+      private:
+	void tell(const Scheduled &how)
+	{
+		const sched_param param{.sched_priority = how.policy == SCHED_RR ? 1 : 0};
+
+		EXPECT_EQ(sched_setscheduler(pid_, how.policy, &param), 0) << strerror(errno);
+		EXPECT_EQ(setpriority(PRIO_PROCESS, pid_, how.nice), 0) << strerror(errno);
+	}
+	pid_t pid_;
+};
+
+KTEST(modes, "what the scheduler was told of an engine outlasts a stream on busy CPUs")
+{
+	Parameter rate("poll_rate", "1");
+	Context c;
+
+	for (auto &how : {Scheduled{SCHED_OTHER, -5}, Scheduled{SCHED_BATCH, 3}, Scheduled{SCHED_RR, 0}}) {
+		std::list<Told> told;
+		for (auto &[name, pid] : engines_of(device_name()))
+			told.emplace_back(pid, how);
+		{
+			Busy busy;
+			Ringer r(c);
+			is_polled_in_bursts(r, 500ms);
+		}
+		ASSERT_FALSE(told.empty());
+		for (auto &engine : told)
+			EXPECT_TRUE(eventually([&] { return engine.now() == how; }, 5s)) << how.policy;
+	}
 }
 
 KTEST(modes, "who begins to wait for what he posts does so in his own time again")
