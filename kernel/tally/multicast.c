@@ -14,12 +14,15 @@
  * @rcu: frees it
  * @gid: the group
  * @qp: the QP; it leaves before it is destroyed
+ * @joins: how often it has joined, under groups_lock.  ib_core tells memberships apart by a LID, too, which means nothing
+ *	here, and each is a use of the QP until it has been detached with success.
  */
 struct member {
 	struct hlist_node node;
 	struct rcu_head rcu;
 	union ib_gid gid;
 	struct tally_qp *qp;
+	u32 joins;
 };
 
 static DEFINE_SPINLOCK(groups_lock);
@@ -80,30 +83,32 @@ static struct member *find(struct tally_qp *qp, const union ib_gid *gid)
  * @gid: the group
  * @lid: unused
  *
- * Return: 0, also when it has joined before; -ENOMEM.
+ * Return: 0, also when it has joined before: then it leaves when it has been detached as often; -ENOMEM.
  */
 int tally_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
 {
 	struct tally_dev *dev = to_tdev(ib->device);
-	struct member *m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
+	struct member *new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT), *m;
 	int ret = 0;
 
-	if (!m)
+	if (!new)
 		return -ENOMEM;
-	m->gid = *gid;
-	m->qp = to_tqp(ib);
+	new->gid = *gid;
+	new->qp = to_tqp(ib);
+	new->joins = 1;
 	spin_lock(&groups_lock);
-	if (!find(m->qp, gid)) {
-		if (dev->num_mcast < TALLY_MAX_MCAST_QP) {
-			dev->num_mcast++;
-			hlist_add_head_rcu(&m->node, bucket(gid));
-			m = NULL;
-		} else {
-			ret = -ENOMEM;
-		}
+	m = find(new->qp, gid);
+	if (m) {
+		m->joins++;
+	} else if (dev->num_mcast < TALLY_MAX_MCAST_QP) {
+		dev->num_mcast++;
+		hlist_add_head_rcu(&new->node, bucket(gid));
+		new = NULL;
+	} else {
+		ret = -ENOMEM;
 	}
 	spin_unlock(&groups_lock);
-	kfree(m);
+	kfree(new);
 	return ret;
 }
 
@@ -117,17 +122,19 @@ int tally_attach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
  */
 int tally_detach_mcast(struct ib_qp *ib, union ib_gid *gid, u16 lid)
 {
-	struct member *m;
+	struct member *m, *last = NULL;
 
 	spin_lock(&groups_lock);
 	m = find(to_tqp(ib), gid);
-	if (m) {
+	if (m && !--m->joins) {
+		last = m;
 		hlist_del_rcu(&m->node);
 		to_tdev(ib->device)->num_mcast--;
 	}
 	spin_unlock(&groups_lock);
 	if (!m)
 		return -EINVAL;
-	kfree_rcu(m, rcu);
+	if (last)
+		kfree_rcu(last, rcu);
 	return 0;
 }

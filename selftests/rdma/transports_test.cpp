@@ -4,6 +4,7 @@
 #include "dv.hpp"
 
 #include <algorithm>
+#include <array>
 #include <endian.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -274,6 +275,31 @@ KTEST(ud, "a datagram to a group reaches every member, its sender too, until the
 	EXPECT_EQ(ibv_detach_mcast(p.b.qp.get(), &g, 0), EINVAL) << "it has left";
 	must(ibv_detach_mcast(p.a.qp.get(), &g, 0), "detach");
 	must(ibv_detach_mcast(p.b.qp.get(), &other, 0), "detach");
+}
+
+KTEST(ud, "who joins a group by several LIDs hears each datagram once, until he has left by each of them")
+{
+	Context c;
+	Datagrams p(c);
+	ibv_gid g = group(11);
+	Ah ah = create_ah(c, p.a.pd.get(), g);
+	// The library tells memberships apart by their LIDs, though on Ethernet there are none.
+	const std::array<uint16_t, 3> lids{0, 1, 0xffff};
+
+	for (uint16_t lid : lids)
+		must(ibv_attach_mcast(p.b.qp.get(), &g, lid), "attach");
+	for (uint16_t lid : lids) {
+		post_recv(p.b.qp.get(), {p.b.mem->sge(0, 200)});
+		p.send(ah, 60, p.o.qkey, 0xffffff);
+		EXPECT_EQ(expect_wc(p.b.rcq.get()).byte_len, grh_bytes + 60) << lid;
+		EXPECT_TRUE(empty(p.b.rcq.get())) << lid;
+		EXPECT_EQ(ibv_detach_mcast(p.b.qp.get(), &g, lid), 0) << lid;
+		EXPECT_EQ(ibv_detach_mcast(p.b.qp.get(), &g, lid), EINVAL) << lid;
+	}
+	post_recv(p.b.qp.get(), {p.b.mem->sge(0, 200)});
+	p.send(ah, 60, p.o.qkey, 0xffffff);
+	EXPECT_TRUE(empty(p.b.rcq.get())) << "it has left";
+	EXPECT_EQ(ibv_destroy_qp(p.b.qp.release()), 0);
 }
 
 KTEST(ud, "a QP made without loopback does not hear itself in a group, and others do")
