@@ -6,8 +6,10 @@
  * receive queue, the memory, the doorbell page.  Transitions are the verbs' with other names for the attributes;
  * they work on the verbs' queue pairs, too.
  */
+#include <linux/capability.h>
 #include <linux/mlx5/qp.h>
 #include <linux/slab.h>
+#include <rdma/ib_mad.h>
 #include "devx_qp.h"
 
 /* qpc.rq_type */
@@ -360,6 +362,14 @@ static u8 check_path(struct tally_qp *qp, const void *qpc, int mask, u32 opt)
 	return MLX5_CMD_STAT_OK;
 }
 
+/* Likewise: with a controlled Q_Key it would pass for a privileged sender. */
+static u8 check_qkey(const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & IB_QP_QKEY && attr->qkey & IB_QP_SET_QKEY && !capable(CAP_NET_RAW))
+		return MLX5_CMD_STAT_BAD_PARAM_ERR;
+	return MLX5_CMD_STAT_OK;
+}
+
 static u8 transit(void *object, const struct tally_devx_cmd *cmd)
 {
 	u32 opt = MLX5_GET(init2rtr_qp_in, cmd->in, opt_param_mask) & ~OPT_IGNORED;
@@ -390,6 +400,9 @@ static u8 transit(void *object, const struct tally_devx_cmd *cmd)
 	if (opt & MLX5_QP_OPTPAR_Q_KEY)
 		mask |= IB_QP_QKEY & ~lacking;
 	get_values(&attr, qpc);
+	status = check_qkey(&attr, mask);
+	if (status != MLX5_CMD_STAT_OK)
+		return status;
 	attr.qp_state = t->to;
 	attr.qp_access_flags = access_flags(qp, qpc, opt);
 	return tally_devx_status(tally_qp_modify(qp, &attr, mask, NULL));

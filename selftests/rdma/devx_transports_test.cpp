@@ -4,6 +4,12 @@
 #include "ktap.hpp"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
 
 using namespace rdma;
 using devx::Address;
@@ -363,6 +369,40 @@ KTEST(devx_transports, "UD by commands sends datagrams to who has the Q_Key, and
 	Mailbox seen = b.qp.looked_at();
 	EXPECT_EQ(DEVX_GET(query_qp_out, seen.out.data(), qpc.st), 2u);
 	EXPECT_EQ(DEVX_GET(query_qp_out, seen.out.data(), qpc.q_key), s.qkey);
+}
+
+// What @call returns to a thread without that right.
+int without_capability(int capability, const std::function<int()> &call)
+{
+	int ret = -1;
+
+	std::jthread([&] {
+		__user_cap_header_struct who{_LINUX_CAPABILITY_VERSION_3, 0};
+		std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> rights{};
+		must(syscall(SYS_capget, &who, rights.data()) ? errno : 0, "capget");
+		rights[CAP_TO_INDEX(capability)].effective &= ~CAP_TO_MASK(capability);
+		must(syscall(SYS_capset, &who, rights.data()) ? errno : 0, "capset");
+		ret = call();
+	}).join();
+	return ret;
+}
+
+KTEST(devx_transports, "a Q_Key of privileged senders is given to who has CAP_NET_RAW, and by a command to nobody else, either")
+{
+	Context c;
+	devx::QpShape s;
+	s.type = devx::UD;
+	for (uint32_t qkey : {0x5511u, 0x80010000u, 0x80000000u}) {
+		s.qkey = qkey;
+		Node a(c, s);
+		auto init = [&] { return a.qp.apply(a.qp.rst2init()); };
+		const bool privileged = qkey & 0x80000000;
+
+		EXPECT_EQ(without_capability(CAP_NET_RAW, init), privileged ? devx::BAD_PARAM : 0) << qkey;
+		if (privileged) {
+			EXPECT_EQ(init(), 0) << qkey;
+		}
+	}
 }
 
 } // namespace
