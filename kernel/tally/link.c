@@ -137,8 +137,11 @@ static int list_device(struct tally_dev *dev)
 	return ret;
 }
 
-/* Catches up with what happened to the netdev while the device could not be found by the notifier. */
-static void catch_up(struct tally_dev *dev, struct net_device *ndev)
+/*
+ * Catches up with what happened to the netdev, which was in @net, while the device could not be found by the notifier.
+ * One that has moved is registered again by now.
+ */
+static void catch_up(struct tally_dev *dev, struct net_device *ndev, const struct net *net)
 {
 	rtnl_lock();
 	if (!ib_device_try_get(&dev->ib)) {
@@ -147,7 +150,7 @@ static void catch_up(struct tally_dev *dev, struct net_device *ndev)
 	}
 	tally_fabric_set_netdev(dev, ndev);
 	set_port(dev, ndev);
-	if (ndev->reg_state != NETREG_REGISTERED)
+	if (ndev->reg_state != NETREG_REGISTERED || dev_net(ndev) != net)
 		ib_unregister_device_queued(&dev->ib);
 	ib_device_put(&dev->ib);
 	rtnl_unlock();
@@ -155,6 +158,7 @@ static void catch_up(struct tally_dev *dev, struct net_device *ndev)
 
 static int newlink(const char *name, struct net_device *ndev)
 {
+	const struct net *net = dev_net(ndev);
 	struct tally_dev *dev;
 	int ret;
 
@@ -179,7 +183,7 @@ static int newlink(const char *name, struct net_device *ndev)
 		put_device(&dev->ib.dev);
 		goto err;
 	}
-	catch_up(dev, ndev);
+	catch_up(dev, ndev, net);
 	put_device(&dev->ib.dev);
 	return 0;
 

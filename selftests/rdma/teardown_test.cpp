@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <tally/comp_cntr.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace rdma;
@@ -132,7 +133,8 @@ void attach(ibv_qp *qp, ibv_comp_cntr *k, uint32_t ops)
 		mlx5dv_devx_event_channel *ch = mlx5dv_devx_create_event_channel(c.get(), data);
 		if (!mlx5dv_create_mkey(&ka) || !ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2) || !ibv_alloc_null_mr(pd.get()) ||
 		    !dm || !ibv_reg_dm_mr(pd.get(), dm, 0, 4096, all_access | IBV_ACCESS_ZERO_BASED) || !ta.xrcd ||
-		    !ibv_create_qp_ex(c.get(), &ta) || ibv_attach_mcast(member.get(), &group, 0) || !ch)
+		    !ibv_create_qp_ex(c.get(), &ta) || ibv_attach_mcast(member.get(), &group, 0) ||
+		    ibv_attach_mcast(member.get(), &group, 1) || !ch)
 			fail("an object");
 
 		devx::Base to(c);
@@ -446,6 +448,27 @@ KTEST(teardown, "a link goes with its netdev, under a process in the middle of i
 	kill(pid, SIGKILL);
 	int status;
 	EXPECT_EQ(waitpid(pid, &status, 0), pid);
+}
+
+KTEST(teardown, "a netdev that moves to another network namespace takes its link with it, also one that is just being added")
+{
+	const std::string net = "tallytdns", netdev = "tdmoves", name = "tallymv";
+
+	run("ip netns add " + net);
+	// What is up takes a while to move, in which it can still be found.
+	for (auto lead = 0us; lead <= 20000us; lead += 1250us) {
+		must(run("ip link add " + netdev + " type dummy && ip link set " + netdev + " up"), "ip link add");
+		std::jthread add([&] {
+			std::this_thread::sleep_for(lead);
+			run("rdma link add " + name + " type tally netdev " + netdev);
+		});
+		EXPECT_EQ(run("ip link set " + netdev + " netns " + net), 0);
+		add.join();
+		EXPECT_TRUE(eventually([&] { return run("rdma link show " + name + "/1") != 0; })) << lead.count();
+		run("rdma link delete " + name);
+		run("ip -n " + net + " link delete " + netdev);
+	}
+	run("ip netns delete " + net);
 }
 
 KTEST(teardown, "a second link on one netdev, and a name that is taken, are refused")
