@@ -31,12 +31,7 @@ struct Stamped {
 	Memory mem{pd.get(), 4096};
 	Qp qp = create_qp(pd.get(), ibv_cq_ex_to_cq(cq), ibv_cq_ex_to_cq(cq));
 
-	Stamped()
-	{
-		must(to_init(qp.get()), "init");
-		must(to_rtr(qp.get(), c, c.gid(), qp->qp_num), "rtr");
-		must(to_rts(qp.get()), "rts");
-	}
+	Stamped() { connect_to_itself(qp.get(), c); }
 	~Stamped()
 	{
 		qp.reset();

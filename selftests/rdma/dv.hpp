@@ -142,6 +142,17 @@ inline void register_list(const End &e, const Mkey &k, const Pieces &l, uint32_t
 	expect_registered(e.scq.get());
 }
 
+// Registered by a QP of the domain that goes when that is done.
+inline void register_for(const Context &c, ibv_pd *pd, const Mkey &k, const Pieces &l)
+{
+	Cq cq = create_cq(c);
+	Qp qp = create_qp(pd, cq.get(), cq.get(), dv_options());
+
+	connect_to_itself(qp.get(), c);
+	must(post_list(qp.get(), k, l), "mr_list");
+	expect_registered(cq.get());
+}
+
 inline void register_pattern(const End &e, const Mkey &k, uint32_t rounds, const Blocks &l,
 			     uint32_t access = all_access)
 {

@@ -436,15 +436,7 @@ KTEST(layouts, "a receive of a shared queue scatters by a key")
 	const Pieces to = pieces(mem);
 	const size_t n = sum(to);
 
-	// Registered by a QP of the queue's own domain.
-	Cq cq = create_cq(c);
-	Qp own = create_qp(pd.get(), cq.get(), cq.get(), dv_options());
-	must(to_init(own.get()), "init");
-	must(to_rtr(own.get(), c, c.gid(), own->qp_num), "rtr");
-	must(to_rts(own.get()), "rts");
-	must(post_list(own.get(), k, to), "mr_list");
-	expect_registered(cq.get());
-
+	register_for(c, pd.get(), k, to);
 	Picture picture(mem);
 	picture.scatter(to, p.a.mem->bytes().first(n));
 	post_srq_recv(srq.get(), {k.sge(0, n)}, 5);

@@ -25,12 +25,7 @@ struct DvEnd {
 			       dv_options(dv_ops, IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE));
 		from.pattern(1);
 	}
-	void connect()
-	{
-		must(to_init(qp.get()), "init");
-		must(to_rtr(qp.get(), c, c.gid(), qp->qp_num), "rtr");
-		must(to_rts(qp.get()), "rts");
-	}
+	void connect() { connect_to_itself(qp.get(), c); }
 	ibv_qp_ex *ex() const { return rdma::ex(qp.get()); }
 	mlx5dv_qp_ex *dv() const { return rdma::dv(qp.get()); }
 

@@ -56,12 +56,7 @@ struct DvQp {
 		dv = own<Handle>(tally_mlx5dv_qp_ex_from_qp(qp.get(), ops, dv_ops), "tally_mlx5dv_qp_ex_from_qp");
 		from.pattern(1);
 	}
-	void connect() const
-	{
-		must(to_init(qp.get()), "init");
-		must(to_rtr(qp.get(), c, c.gid(), qp->qp_num), "rtr");
-		must(to_rts(qp.get()), "rts");
-	}
+	void connect() const { connect_to_itself(qp.get(), c); }
 	ibv_qp_ex *ex() const { return tally_ibv_qp_ex_from_mlx5dv_qp_ex(dv.get()); }
 	ibv_qp_ex *their_ex() const { return ibv_qp_to_qp_ex(qp.get()); }
 	mlx5dv_qp_ex *their_dv() const { return mlx5dv_qp_ex_from_ibv_qp_ex(their_ex()); }

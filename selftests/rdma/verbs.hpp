@@ -426,6 +426,14 @@ inline void must(int err, const char *what)
 		fail(what, err);
 }
 
+// A QP that is its own peer.
+inline void connect_to_itself(ibv_qp *qp, const Context &c, const QpOptions &o = {})
+{
+	must(to_init(qp, o), "init");
+	must(to_rtr(qp, c, c.gid(), qp->qp_num, o), "rtr");
+	must(to_rts(qp, o), "rts");
+}
+
 // One end of a connection: a QP with CQs and a buffer of its own.
 struct End {
 	Pd pd;

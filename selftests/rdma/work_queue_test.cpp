@@ -42,12 +42,7 @@ struct Builders {
 	}
 	ibv_qp_ex *ex() const { return ibv_qp_to_qp_ex(qp.get()); }
 	mlx5dv_qp_ex *dv() const { return mlx5dv_qp_ex_from_ibv_qp_ex(ex()); }
-	void connect(Context &c) const
-	{
-		must(to_init(qp.get()), "init");
-		must(to_rtr(qp.get(), c, c.gid(), qp->qp_num), "rtr");
-		must(to_rts(qp.get()), "rts");
-	}
+	void connect(Context &c) const { connect_to_itself(qp.get(), c); }
 	// A request of libmlx5's that does nothing, of one block.
 	void nothing() const
 	{
