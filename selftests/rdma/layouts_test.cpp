@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Keys that stand for lists and patterns of memory, registered by work requests of libmlx5; and memory windows.
-#include "dv.hpp"
+#include "layouts.hpp"
 
-#include <algorithm>
 #include <endian.h>
 
 using namespace rdma;
@@ -10,51 +9,6 @@ using namespace rdma;
 namespace {
 
 constexpr unsigned depth_limit = 4; // of keys of keys
-
-using Bytes = std::vector<uint8_t>;
-
-size_t sum(const Pieces &l)
-{
-	size_t n = 0;
-	for (auto &s : l)
-		n += s.length;
-	return n;
-}
-
-Bytes joined(const Pieces &l)
-{
-	Bytes all;
-	for (auto &s : l) {
-		auto *p = reinterpret_cast<const uint8_t *>(s.addr);
-		all.insert(all.end(), p, p + s.length);
-	}
-	return all;
-}
-
-// Odd places and lengths, over pages' borders.
-Pieces pieces(const Memory &m)
-{
-	return {m.sge(1, 13), m.sge(4090, 4111), m.sge(20000, 1), m.sge(100001, 70000)};
-}
-
-// What the memory must look like, changed piece by piece.
-class Picture {
-      public:
-	explicit Picture(const Memory &m) : m_(m), bytes_(m.data(), m.data() + m.size()) {}
-	void scatter(const Pieces &l, std::span<const uint8_t> data)
-	{
-		for (auto &s : l) {
-			const size_t n = std::min<size_t>(s.length, data.size());
-			std::copy_n(data.begin(), n, bytes_.begin() + static_cast<long>(s.addr - m_.addr()));
-			data = data.subspan(n);
-		}
-	}
-	bool matches() const { return std::equal(bytes_.begin(), bytes_.end(), m_.data()); }
-
-      private:
-	const Memory &m_;
-	Bytes bytes_;
-};
 
 uint32_t max_inline(ibv_qp *qp)
 {
@@ -230,12 +184,9 @@ KTEST(layouts, "a pattern of several entries takes a piece of each in turn, and 
 	const Blocks blocks = {{p.b.mem->addr(0), 10, 6, p.b.mem->lkey()},
 			       {p.b.mem->addr(10001), 3, 0, p.b.mem->lkey()},
 			       {p.b.mem->addr(50000), 300, 1000, p.b.mem->lkey()}};
-	Pieces l;
+	const Pieces l = pieces_of(rounds, blocks);
 
 	register_pattern(p.b, p.lb, rounds, blocks);
-	for (uint32_t r = 0; r < rounds; r++)
-		for (auto &k : blocks)
-			l.push_back({k.addr + r * (k.bytes_count + k.bytes_skip), k.bytes_count, k.lkey});
 	const size_t n = rounds * (10 + 3 + 300);
 	ASSERT_EQ(sum(l), n);
 	Picture b(*p.b.mem);
