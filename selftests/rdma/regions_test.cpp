@@ -4,6 +4,8 @@
 #include "udmabuf.hpp"
 #include "verbs.hpp"
 
+#include <linux/dma-heap.h>
+
 using namespace rdma;
 
 namespace {
@@ -110,6 +112,44 @@ KTEST(region, "what is no dma-buf, or not within one, is refused")
 	EXPECT_EQ(ibv_reg_dmabuf_mr(pd.get(), buf.size, 4096, 0, buf.fd, all_access), nullptr);
 	EXPECT_EQ(errno, EINVAL);
 	close(null);
+}
+
+// A dma-buf of zeroes whose descriptor is for reading only.
+int read_only_dmabuf(size_t size)
+{
+	dma_heap_allocation_data d{};
+	const int heap = open("/dev/dma_heap/system", O_RDONLY);
+
+	d.len = size;
+	d.fd_flags = O_RDONLY | O_CLOEXEC;
+	const int err = ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &d) ? errno : 0;
+	close(heap);
+	must(err, "DMA_HEAP_IOCTL_ALLOC");
+	return static_cast<int>(d.fd);
+}
+
+KTEST(region, "a dma-buf that may only be read is refused for writing, and read")
+{
+	NEED_EXPORTER("/dev/dma_heap/system");
+	Context c;
+	Pair p(c);
+	const int fd = read_only_dmabuf(65536);
+
+	for (int access : {+IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, all_access}) {
+		errno = 0;
+		EXPECT_EQ(ibv_reg_dmabuf_mr(p.b.pd.get(), 0, 65536, 0, fd, access), nullptr);
+		EXPECT_EQ(errno, EACCES);
+	}
+	Mr mr = reg_dmabuf(p.b.pd.get(), fd, 100, 20000, 100, IBV_ACCESS_REMOTE_READ);
+	close(fd);
+	p.a.mem->pattern(1);
+	std::vector<uint8_t> after = first_bytes(*p.a.mem, p.a.mem->size());
+	std::fill_n(after.begin() + 7, 20000, uint8_t{0});
+	ibv_sge sge = p.a.mem->sge(7, 20000);
+	Wr(IBV_WR_RDMA_READ, {&sge, 1}).remote(100, mr->rkey).post(p.a.qp.get());
+	ASSERT_EQ(expect_wc(p.a.scq.get()).status, IBV_WC_SUCCESS);
+	EXPECT_TRUE(first_bytes(*p.a.mem, p.a.mem->size()) == after);
+	EXPECT_EQ(write_to(p, 100, mr->rkey, 8), IBV_WC_REM_ACCESS_ERR);
 }
 
 KTEST(region, "one with an address of its own is reached there and nowhere else")

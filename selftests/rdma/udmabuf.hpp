@@ -44,19 +44,20 @@ struct UDmabuf {
 	volatile uint64_t *word(size_t off) { return reinterpret_cast<volatile uint64_t *>(map + off); }
 };
 
-// Debian's 6.1 has none, and neither need the kernel of a host that is no virtual machine of ours.
+// Debian's 6.1 has no exporter of these, and neither need the kernel of a host that is no virtual machine of ours.
 inline bool may_lack_udmabuf()
 {
 	const char *kernel = std::getenv("TALLY_KERNEL");
 	return !kernel || !std::strcmp(kernel, "6.1");
 }
 
-#define NEED_UDMABUF                                                                                         \
-	if (access("/dev/udmabuf", F_OK)) {                                                                  \
+#define NEED_EXPORTER(file)                                                                                  \
+	if (access(file, F_OK)) {                                                                            \
 		if (!may_lack_udmabuf())                                                                     \
-			FAIL() << "this kernel should have udmabuf";                                         \
-		GTEST_SKIP() << "this kernel has no udmabuf";                                                \
+			FAIL() << "this kernel should have " file;                                           \
+		GTEST_SKIP() << "this kernel has no " file;                                                  \
 	}                                                                                                    \
 	static_assert(true)
+#define NEED_UDMABUF NEED_EXPORTER("/dev/udmabuf")
 
 } // namespace rdma
