@@ -26,6 +26,12 @@ REPORTS = """\
 [   12.345678] UBSAN: array-index-out-of-bounds in kernel/hca/wqe.c:10:2
 [   12.345678] kmemleak: 3 new suspected memory leaks (see /sys/kernel/debug/kmemleak)
 [   12.345678] kmemleak: unreferenced object 0xffff888003dab140 (size 32):
+[   12.345678] kmemleak: Cannot allocate a kmemleak_object structure
+[   12.345678] kmemleak: Memory pool empty, consider increasing CONFIG_DEBUG_KMEMLEAK_MEM_POOL_SIZE
+[   12.345678] kmemleak: Kernel memory leak detector disabled
+[   12.345678] rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-.... } 6002 jiffies s: 125 root: 0x2/.
+[   12.345678] INFO: rcu_tasks detected stalls on tasks:
+** 12 printk messages dropped **
 [   12.345678] restrack: CQ object allocated by user is not freed
 [   12.345678] unregister_netdevice: waiting for tally-net0 to become free. Usage count = 2
 [   12.345678] list_add corruption. next->prev should be prev

@@ -28,14 +28,16 @@ REPORTS = re.compile("|".join((
     # time
     r"blocked for more than \d+ seconds|hung_task",
     r"soft lockup|hard LOCKUP|workqueue lockup",
-    r"rcu:? .*(detected stall|self-detected stall|stall on|starved)",
+    r"\brcu\w*:? .*(detected (expedited )?stall|self-detected stall|stall on|starved)",
     r"scheduling while atomic|sleeping function called from invalid context",
     # references, lists, leaks
     r"refcount_t:|list_(add|del) corruption|percpu ref .*(<= 0|underflow)",
-    r"kmemleak: .*(suspected memory leak|unreferenced object)",
+    r"kmemleak: .*(suspected memory leak|unreferenced object|disabled|Cannot allocate|pool empty)",
     r"restrack: .*(not freed|leak)|object.* (is|are) (leaked|not freed)",
     r"Objects remaining in|Slab .* (corrupt|still has objects)",
     r"unregister_netdevice: waiting for|leaked (reference|references)",
+    # what else was there is not known
+    r"printk messages dropped",
     r"Bad page (state|map)|nonzero mapcount|page allocation failure",
 )))
 STAMP = re.compile(r"^(?:<\d+>)?\[\s*\d+\.\d+\](?:\[\s*[TC]\d+\])? ?")
