@@ -339,15 +339,20 @@ void raw_wqe(mlx5dv_qp_ex *dv, const void *wqe)
 
 	if (h.err)
 		return;
-	h.next_fence = 0;
-	h.post(h.face.qp.wr_id, wqe, static_cast<const wqe::ctrl_seg *>(wqe)->qpn_units.host() & wqe::max_units);
+	const auto &ctrl = *static_cast<const wqe::ctrl_seg *>(wqe);
+	h.next_fence = wqe::fence_behind_raw(ctrl, h.next_fence);
+	h.post(h.face.qp.wr_id, wqe, ctrl.qpn_units.host() & wqe::max_units);
 }
 
 // Setters.
 
 void set_sge(ibv_qp_ex *qp, std::uint32_t lkey, std::uint64_t addr, std::uint32_t length)
 {
-	handle::of(qp).set_payload(wqe::data{addr, length, lkey});
+	handle &h = handle::of(qp);
+
+	if (length > wqe::max_piece)
+		h.fail(EINVAL);
+	h.set_payload(wqe::data{addr, length, lkey});
 }
 
 void set_sge_list(ibv_qp_ex *qp, std::size_t count, const ibv_sge *sges)
@@ -359,8 +364,11 @@ void set_sge_list(ibv_qp_ex *qp, std::size_t count, const ibv_sge *sges)
 		h.fail(ENOMEM);
 		count = 0;
 	}
-	for (std::size_t i = 0; i < count; i++)
+	for (std::size_t i = 0; i < count; i++) {
+		if (sges[i].length > wqe::max_piece)
+			h.fail(EINVAL);
 		list[i] = {sges[i].addr, sges[i].length, sges[i].lkey};
+	}
 	h.set_payload(wqe::pieces{list, static_cast<std::uint32_t>(count)});
 }
 

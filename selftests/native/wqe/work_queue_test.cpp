@@ -225,6 +225,30 @@ TEST(work_queue, a_raw_wqe_gets_the_index_of_its_slot_and_no_fence)
 	EXPECT_EQ(q.wq.post_raw(raw.data()).what, posted::full); // 5 blocks
 }
 
+TEST(work_queue, behind_a_raw_wqe_a_request_has_the_fence_that_the_raw_one_had_not)
+{
+	queue_in_memory q;
+	std::array<wqe::ctrl_seg, 1> raw{};
+	const auto after_raw = [&](wqe::opcode op, std::uint32_t flags) {
+		raw[0].opmod_index_opcode = op;
+		raw[0].qpn_units = 0x12345601;
+		raw[0].signature_stream_fm_ce_se = flags;
+		EXPECT_TRUE(q.wq.post_raw(raw.data()));
+		const auto behind = q.wq.post(wqe::nop{});
+		EXPECT_TRUE(behind);
+		q.wq.ring();
+		q.wq.all_completed();
+		return q.flags_of(behind.index);
+	};
+
+	EXPECT_EQ(after_raw(wqe::op_nop, 0), 0);
+	EXPECT_EQ(after_raw(wqe::op_umr, 0), wqe::small_fence);
+	for (std::uint32_t fence : {0u, std::uint32_t{wqe::small_fence}, std::uint32_t{wqe::strong_fence}}) {
+		ASSERT_TRUE(q.wq.post(wqe::local_inval{1}));
+		EXPECT_EQ(after_raw(wqe::op_nop, fence | wqe::signaled), fence ? 0 : wqe::small_fence) << fence;
+	}
+}
+
 TEST(work_queue, it_begins_anew_with_its_doorbell_record)
 {
 	queue_in_memory q;

@@ -121,7 +121,8 @@ class work_queue {
 		return advance(units, Request::fences_next ? wqe::small_fence : 0);
 	}
 
-	// Writes a WQE of the caller's making as it is, its index apart: flags are in the WQE, and no fence is added.
+	// Writes a WQE of the caller's making as it is, its index apart: flags are in the WQE, and no fence is added; one
+	// that would be needed here goes to the next request.
 	posted post_raw(const void *wqe) noexcept
 	{
 		const auto *ctrl = static_cast<const wqe::ctrl_seg *>(wqe);
@@ -129,7 +130,8 @@ class work_queue {
 
 		if (blocks > room()) [[unlikely]]
 			return unposted(blocks);
-		return advance(wqe::build_raw(wqe::ring{memory_.blocks, memory_.count - 1, head_}, index(), wqe), 0);
+		return advance(wqe::build_raw(wqe::ring{memory_.blocks, memory_.count - 1, head_}, index(), wqe),
+			       wqe::fence_behind_raw(*ctrl, next_fence_));
 	}
 
 	// Hands all that has been posted to the device, with one doorbell.

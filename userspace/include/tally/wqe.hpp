@@ -771,6 +771,17 @@ TALLY_WQE_FN uint32_t build(const Place &place, const header &h, const Request &
 	return w.units();
 }
 
+// The fence that the request behind a WQE of the caller's making has to carry, where the one in its place had to carry
+// @owed: an UMR is to be waited for, and who waits himself has done so for the others.
+TALLY_WQE_FN uint8_t fence_behind_raw(const ctrl_seg &ctrl, uint8_t owed)
+{
+	constexpr uint32_t fences = 7 << 5;
+
+	if ((ctrl.opmod_index_opcode.host() & 0xff) == op_umr)
+		return small_fence;
+	return ctrl.signature_stream_fm_ce_se.host() & fences ? 0 : owed;
+}
+
 // A WQE that the caller wrote whole, as mlx5dv_wr_raw_wqe() takes it: copies it, and writes the index of its new place.
 // Returns its length in units; 0 if it says that it has none.
 template <class Place> TALLY_WQE_FN uint32_t build_raw(const Place &place, uint16_t index, const void *wqe)
