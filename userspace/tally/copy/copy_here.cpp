@@ -109,6 +109,8 @@ void copy_here(const std::string &source_path, const std::string &destination_pa
 	const path_maker make_path = [&](wire::role role, const ring_geometry &ring) {
 		return rdma_paths(options.device)(role, ring);
 	};
+	// Before anything that takes long or leaves something behind.
+	catch_interrupts();
 	source from(source_path, options.size);
 	destination to(destination_path, std::filesystem::path(source_path).filename());
 
@@ -117,7 +119,6 @@ void copy_here(const std::string &source_path, const std::string &destination_pa
 		throw failure(exit_status::failed, errno_text(errno));
 	unique_fd mine(ends[0]), its(ends[1]);
 
-	catch_interrupts();
 	std::fflush(nullptr);
 	const auto self = getpid();
 	const auto pid = fork();

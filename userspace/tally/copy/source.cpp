@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 namespace tally::cli {
@@ -23,12 +24,16 @@ source::source(const std::string &path, std::optional<std::uint64_t> limit)
 	: path_(path), file_(open(path.c_str(), O_RDONLY | O_CLOEXEC)), limit_(limit)
 {
 	struct stat st {};
-	if (!file_ || fstat(file_.get(), &st))
-		throw_unreadable(path, errno);
+	if (!file_ || fstat(file_.get(), &st)) {
+		const int err = errno;
+		throw_if_interrupted(); // to open a pipe takes until somebody writes to it
+		throw_unreadable(path, err);
+	}
 	if (S_ISDIR(st.st_mode))
 		throw_unreadable(path, EISDIR);
 
-	if (S_ISREG(st.st_mode)) {
+	regular_ = S_ISREG(st.st_mode);
+	if (regular_) {
 		mode_ = st.st_mode & 0777;
 		size_ = static_cast<std::uint64_t>(st.st_size);
 		posix_fadvise(file_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
@@ -44,12 +49,26 @@ source::source(const std::string &path, std::optional<std::uint64_t> limit)
 	}
 }
 
-std::size_t source::read(std::span<std::byte> to)
+void source::wait_readable(const std::function<void()> &meanwhile)
+{
+	// Not for long: a signal that comes just before poll() is seen soon all the same.
+	constexpr int slice_ms = 100;
+	pollfd wanted{.fd = file_.get(), .events = POLLIN, .revents = 0};
+	while (poll(&wanted, 1, slice_ms) <= 0) {
+		throw_if_interrupted();
+		if (meanwhile)
+			meanwhile();
+	}
+}
+
+std::size_t source::read(std::span<std::byte> to, const std::function<void()> &meanwhile)
 {
 	const auto most =
 		limit_ ? static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), *limit_ - given_)) : to.size();
 	std::size_t filled = 0;
 	while (filled < most) {
+		if (!regular_)
+			wait_readable(meanwhile);
 		const auto got = ::read(file_.get(), to.data() + filled, most - filled);
 		if (got > 0) {
 			filled += static_cast<std::size_t>(got);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,15 +24,19 @@ class source {
 
 	std::uint32_t mode() const noexcept { return mode_; }
 
-	// Fills the span; less than all of it is the end.
-	std::size_t read(std::span<std::byte> to);
+	// Fills the span; less than all of it is the end.  While a pipe or a terminal has nothing to give, @meanwhile is
+	// called now and then, and may throw.
+	std::size_t read(std::span<std::byte> to, const std::function<void()> &meanwhile = nullptr);
 
     private:
+	void wait_readable(const std::function<void()> &meanwhile);
+
 	std::string path_;
 	unique_fd file_;
 	std::optional<std::uint64_t> limit_;
 	std::optional<std::uint64_t> size_;
 	std::uint32_t mode_ = 0644;
+	bool regular_ = false;
 	std::uint64_t given_ = 0;
 };
 

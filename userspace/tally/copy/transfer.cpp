@@ -79,7 +79,7 @@ outcome send_file(source &from, data_path &path, control_channel &control, const
 
 		const auto slot = path.slot(chunks);
 		const auto payload = slot.subspan(ring_geometry::header_bytes, ring.chunk);
-		const auto length = from.read(payload);
+		const auto length = from.read(payload, [&] { control.check(); });
 		last = length < payload.size();
 		hash.update(payload.first(length));
 		chunk_header{.sequence = chunks, .length = static_cast<std::uint32_t>(length), .last = last}.write(
