@@ -289,6 +289,7 @@ KTEST(qp_ex, "what cannot be posted is refused at the batch's end, with all of t
 	ibv_qp_ex *ex = q.ex();
 	std::vector<uint8_t> much(4096);
 	std::vector<ibv_sge> many(64, q.from.sge(0, 1));
+	const ibv_sge vast{1, UINT32_MAX, 2}; // a WQE would have it for inline data
 	mlx5dv_mkey mkey{.lkey = 0x700, .rkey = 0x700};
 	mlx5dv_mr_interleaved wide{.addr = 0, .bytes_count = 1 << 16, .bytes_skip = 0, .lkey = 1};
 	struct {
@@ -298,6 +299,8 @@ KTEST(qp_ex, "what cannot be posted is refused at the batch's end, with all of t
 	} cases[] = {
 		{ENOMEM, 0, [&] { ibv_wr_send(ex), ibv_wr_set_inline_data(ex, much.data(), 4096); }},
 		{ENOMEM, 0, [&] { ibv_wr_send(ex), ibv_wr_set_sge_list(ex, 64, many.data()); }},
+		{EINVAL, 0, [&] { ibv_wr_send(ex), ibv_wr_set_sge(ex, 1, 2, UINT32_C(1) << 31); }},
+		{EINVAL, 0, [&] { ibv_wr_send(ex), ibv_wr_set_sge_list(ex, 1, &vast); }},
 		{EINVAL, 0, [&] { mlx5dv_wr_memcpy(q.dv.get(), 1, 2, 3, 4, 0); }},
 		{EINVAL, 0, [&] { mlx5dv_wr_memcpy(q.dv.get(), 1, 2, 3, 4, (UINT64_C(1) << 31) + 1); }},
 		{EOPNOTSUPP, 0, [&] { mlx5dv_wr_mr_list(q.dv.get(), &mkey, 0, 1, many.data()); }},
