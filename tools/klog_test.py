@@ -26,8 +26,6 @@ REPORTS = """\
 [   12.345678] UBSAN: array-index-out-of-bounds in kernel/hca/wqe.c:10:2
 [   12.345678] kmemleak: 3 new suspected memory leaks (see /sys/kernel/debug/kmemleak)
 [   12.345678] kmemleak: unreferenced object 0xffff888003dab140 (size 32):
-[   12.345678] kmemleak: Cannot allocate a kmemleak_object structure
-[   12.345678] kmemleak: Memory pool empty, consider increasing CONFIG_DEBUG_KMEMLEAK_MEM_POOL_SIZE
 [   12.345678] kmemleak: Kernel memory leak detector disabled
 [   12.345678] rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-.... } 6002 jiffies s: 125 root: 0x2/.
 [   12.345678] INFO: rcu_tasks detected stalls on tasks:
@@ -56,6 +54,7 @@ INT3 = """\
 
 HARMLESS = """\
 [    0.000000] kmemleak: Kernel memory leak detector initialized (mem pool available: 38000)
+[    1.000000] kmemleak: Cannot allocate a scan area, scanning the full object
 [    0.000000] rcu: RCU calculated value of scheduler-enlistment delay is 25 jiffies.
 [    0.000000] rcu: RCU lockdep checking is enabled.
 [    0.000000] ACPI: bus type PCI registered

@@ -32,7 +32,7 @@ REPORTS = re.compile("|".join((
     r"scheduling while atomic|sleeping function called from invalid context",
     # references, lists, leaks
     r"refcount_t:|list_(add|del) corruption|percpu ref .*(<= 0|underflow)",
-    r"kmemleak: .*(suspected memory leak|unreferenced object|disabled|Cannot allocate|pool empty)",
+    r"kmemleak: .*(suspected memory leak|unreferenced object|detector disabled)",
     r"restrack: .*(not freed|leak)|object.* (is|are) (leaked|not freed)",
     r"Objects remaining in|Slab .* (corrupt|still has objects)",
     r"unregister_netdevice: waiting for|leaked (reference|references)",
