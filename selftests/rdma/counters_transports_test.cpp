@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Counters of key registrations, and of QPs other than RC.
 #include "counter.hpp"
-#include "dv.hpp"
+#include "dc.hpp"
 
 #include <rdma/tally-abi.h>
 
@@ -99,7 +99,6 @@ KTEST(count_more, "initiators of XRC and DC take a counter, and so does a DC tar
 	Context c;
 	Pd pd = alloc_pd(c);
 	Cq cq = create_cq(c);
-	Srq srq = create_srq(pd.get());
 	Counter k(c);
 
 	for (ibv_qp_type type : {IBV_QPT_XRC_SEND, IBV_QPT_DRIVER}) {
@@ -108,15 +107,8 @@ KTEST(count_more, "initiators of XRC and DC take a counter, and so does a DC tar
 		    << "type " << type;
 		EXPECT_EQ(k.attach(qp.get(), IBV_QP_ATTACH_COMP_CNTR_OP_SEND), EBUSY);
 	}
-	QpOptions o = dv_options(0, 0, IBV_QPT_DRIVER);
-	o.srq = srq.get();
-	o.max_send = o.max_sge = o.max_inline = 0;
-	mlx5dv_qp_init_attr d{};
-	d.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
-	d.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
-	d.dc_init_attr.dct_access_key = 1;
-	Qp dct = own<Qp>(try_dv_qp(pd.get(), cq.get(), cq.get(), o, d), "create DCT");
-	EXPECT_EQ(k.attach(dct.get(), uint32_t{IBV_QP_ATTACH_COMP_CNTR_OP_RECV} |
+	Dct target(c);
+	EXPECT_EQ(k.attach(target.qp.get(), uint32_t{IBV_QP_ATTACH_COMP_CNTR_OP_RECV} |
 					      TALLY_QP_ATTACH_COMP_CNTR_OP_REMOTE_ATOMIC), 0);
 }
 

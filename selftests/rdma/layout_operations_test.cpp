@@ -174,37 +174,31 @@ void expect_refused(const Pair &p, Request request, const Laid &from, const Laid
 
 Blocks blocks_of_10(const Memory &m) { return {{m.addr(), 10, 5, m.lkey()}}; }
 
-KTEST(layouts, "READ finds nothing behind a pattern's last round, at either end")
+// READ through a pattern of 100 bytes, with these rights, from @at on; the pattern is at the near end or at the far one.
+void expect_read_refused(bool near, uint32_t access, uint64_t at)
 {
 	Context c;
-	for (bool near : {false, true}) {
-		Pair p(c, options());
-		const Side s(near ? p.a : p.b, near ? *p.a.mem : *p.b.mem);
-		p.b.mem->pattern(1);
-		pattern(s, 10, blocks_of_10(s.mem));
-		const Laid beyond(s.key, {{0, 100, 0}}, 1), region(near ? *p.b.mem : *p.a.mem, 0, 100);
-		if (near)
-			expect_refused(p, read, region, beyond, *p.a.mem, IBV_WC_LOC_PROT_ERR);
-		else
-			expect_refused(p, read, beyond, region, *p.a.mem, IBV_WC_REM_ACCESS_ERR);
-	}
+	Pair p(c, options());
+	const Side s(near ? p.a : p.b, near ? *p.a.mem : *p.b.mem);
+	p.b.mem->pattern(1);
+	register_pattern(s.end, s.key, 10, blocks_of_10(s.mem), access);
+	const Laid laid(s.key, {{0, 100, 0}}, at), region(near ? *p.b.mem : *p.a.mem, 0, 100);
+	if (near)
+		expect_refused(p, read, region, laid, *p.a.mem, IBV_WC_LOC_PROT_ERR);
+	else
+		expect_refused(p, read, laid, region, *p.a.mem, IBV_WC_REM_ACCESS_ERR);
+}
+
+KTEST(layouts, "READ finds nothing behind a pattern's last round, at either end")
+{
+	for (bool near : {false, true})
+		expect_read_refused(near, all_access, 1);
 }
 
 KTEST(layouts, "READ needs a pattern's remote read at the far end, and its local write at the near one")
 {
-	Context c;
-	for (bool near : {false, true}) {
-		Pair p(c, options());
-		const Side s(near ? p.a : p.b, near ? *p.a.mem : *p.b.mem);
-		const uint32_t others = all_access & ~(near ? IBV_ACCESS_LOCAL_WRITE : IBV_ACCESS_REMOTE_READ);
-		p.b.mem->pattern(1);
-		register_pattern(s.end, s.key, 10, blocks_of_10(s.mem), others);
-		const Laid laid(s.key, pieces_of(10, blocks_of_10(s.mem))), region(near ? *p.b.mem : *p.a.mem, 0, 100);
-		if (near)
-			expect_refused(p, read, region, laid, *p.a.mem, IBV_WC_LOC_PROT_ERR);
-		else
-			expect_refused(p, read, laid, region, *p.a.mem, IBV_WC_REM_ACCESS_ERR);
-	}
+	for (bool near : {false, true})
+		expect_read_refused(near, all_access & ~(near ? IBV_ACCESS_LOCAL_WRITE : IBV_ACCESS_REMOTE_READ), 0);
 }
 
 KTEST(layouts, "a copy past a layout's end, the source's or the destination's, is a local protection error")
